@@ -25,6 +25,7 @@ class FakeQueues(BrokerQueues):
         missing: offsets without a message.
         slaves: queues that only a slave serves.
         failures: errors that the next requests for ends raise.
+        asked: names of the lookups so far.
     """
 
     def __init__(self, spans: dict[MessageQueue, tuple[int, int]]) -> None:
@@ -33,38 +34,47 @@ class FakeQueues(BrokerQueues):
         self.missing: set[int] = set()
         self.slaves: set[MessageQueue] = set()
         self.failures: list[Exception] = []
+        self.asked: list[str] = []
 
     async def __aenter__(self) -> Self:
         return self
 
     async def topics(self, subscription: Subscription) -> Iterable[str]:  # type: ignore[override]
+        self.asked.append("topics")
         return subscription.topics or subscription.chosen({queue.topic for queue in self.spans})
 
     async def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+        self.asked.append("queues")
         wanted = set(topics)
         return [queue for queue in self.spans if queue.topic in wanted]
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        return {queue: self.spans[queue][0] for queue in queues}
+        lows = {queue: self._span(queue)[0] for queue in queues}
+        self.asked += ["min_offsets"] if lows else []
+        return lows
 
     async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueEnd]:
+        self.asked.append("max_offsets")
         if self.failures:
             raise self.failures.pop()
-        return {queue: QueueEnd(self.spans[queue][1], queue not in self.slaves) for queue in queues}
+        return {queue: QueueEnd(self._span(queue)[1], queue not in self.slaves) for queue in queues}
 
     async def offsets_at(self, times_ms: Iterable[tuple[MessageQueue, int]]) -> dict[tuple[MessageQueue, int], int]:
         return {(queue, time_ms): time_ms if any(self.spans[queue]) else 0 for queue, time_ms in times_ms}
 
     async def pull(self, queue: MessageQueue, header: PullMessageRequestHeader, broker_id: int) -> tuple[Command, int]:
-        if queue not in self.spans:
-            raise RemotingConnectError(f"{queue.broker_name} is away")
-        low, high = self.spans[queue]
+        low, high = self._span(queue)
         at = header.queue_offset
         there = [number for number in range(at, min(at + min(header.max_msg_nums, MOST), high)) if at >= low]
         sent = [number for number in there if number not in self.missing]
         code = ResponseCode.SUCCESS if sent else ResponseCode.PULL_RETRY_IMMEDIATELY
         place = PullMessageResponseHeader(0, at + len(there), low, high)
         return response(code, header=to_ext_fields(place), body=b"".join(record(queue, each) for each in sent)), 0
+
+    def _span(self, queue: MessageQueue) -> tuple[int, int]:
+        if queue not in self.spans:
+            raise RemotingConnectError(f"{queue.broker_name} is away")
+        return self.spans[queue]
 
 
 def record(

@@ -271,14 +271,14 @@ class QueuePuller:
         if offset < place.min_offset:
             return Pulled(b"", place.min_offset)
         if offset >= place.max_offset:
-            return shorter(self._queue, place.max_offset, offset)
+            return truncation_error(self._queue, place.max_offset, offset)
         # An offset that an administrator set for the group says nothing about messages.
         if answer.code != ResponseCode.PULL_OFFSET_MOVED and following > offset:
             return Pulled(b"", following)
         return StoreError(f"{name}: the broker has offset {offset}, but does not return its message; see its log")
 
 
-def shorter(queue: MessageQueue, end: int, offset: int) -> StoreError:
+def truncation_error(queue: MessageQueue, end: int, offset: int) -> StoreError:
     """Return the error for a queue that ends before an offset that it had."""
     return StoreError(
         f"{queue_name(queue)} ends at {end}, before offset {offset} that the query has reached: its topic was made "

@@ -1,7 +1,7 @@
 """Options of both formats that say which topics are read, and from where to where. Named as in Spark's Kafka source."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -120,3 +120,36 @@ def _check_offsets(name: str, offsets: QueueOffsets, lowest: int) -> None:
                         f"{name} has {offset} for queue {queue_id} of {topic} at {broker}; give an offset from 0, "
                         f"{'-2 for earliest, ' if lowest == EARLIEST else ''}or -1 for latest"
                     )
+
+
+class QueueOffset(NamedTuple):
+    """Offset that an option gives for a queue."""
+
+    broker: str
+    topic: str
+    queue_id: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.offset} for queue {self.queue_id} of {self.topic} at {self.broker}"
+
+
+def queue_offsets(bounds: Bounds) -> Iterator[QueueOffset]:
+    """Yield the offset of each queue that is named."""
+    for broker, topics in bounds.offsets.items():
+        for topic, queues in topics.items():
+            for queue_id, offset in queues.items():
+                yield QueueOffset(broker, topic, queue_id, offset)
+
+
+def check_order(starts: Bounds, ends: Bounds) -> None:
+    """Raise :class:`ConfigError` if a start is after the end."""
+    for start in queue_offsets(starts):
+        end = ends.of(*start[:3])
+        if end.time_ms is None and 0 <= end.offset < start.offset:
+            raise ConfigError(f"startingOffsets has {start}, after {end.offset} in endingOffsets; exchange them")
+    for topic in ("", *starts.times, *ends.times):
+        since, until = (bounds.of("", topic, 0).time_ms for bounds in (starts, ends))
+        if since is not None and until is not None and since >= until:
+            of_topic = f" of topic {topic}" if topic else ""
+            raise ConfigError(f"startingTimestamp{of_topic} is {since}, not before endingTimestamp, {until}")

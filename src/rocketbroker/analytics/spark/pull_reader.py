@@ -30,7 +30,7 @@ from rocketbroker.analytics.spark.broker_queues import (
     may_pass,
     pull_range,
     queue_name,
-    shorter,
+    truncation_error,
 )
 from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.offset_options import EARLIEST, LATEST, Bounds
@@ -40,11 +40,12 @@ from rocketbroker.analytics.spark.queue_ranges import (
     Offsets,
     Progress,
     QueuePartition,
-    limited,
+    limit_ends,
     offsets_of,
     partitions_of,
     progress_of,
 )
+from rocketbroker.analytics.spark.read_options import TriggerDelay
 from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
@@ -57,6 +58,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _UNKNOWN: Final = float("inf")
+# Age up to which topics and routes are used again, as by other clients (pollNameServerInterval).
+_ROUTES_AGE_S: Final = 30.0
+# Spark asks an idle stream for its end every 10 ms. Each time costs a request per queue.
+_IDLE_POLL_S: Final = 0.1
 
 
 def _check_columns(schema: pa.Schema) -> None:
@@ -86,7 +91,7 @@ async def subscribed_queues(brokers: BrokerQueues, options: PullOptions) -> list
     return queues
 
 
-def _present(queue: MessageQueue, offset: int, low: int, *, fail: bool) -> int:
+def _skip_removed(queue: MessageQueue, offset: int, low: int, *, fail: bool) -> int:
     """Return an offset, or that of the queue's first message if those before it were removed unread."""
     if offset < low:
         name = queue_name(queue)
@@ -134,7 +139,7 @@ async def bound_offsets(
                 "to that, or -1 for latest"
             )
         else:
-            found[queue] = _present(queue, bound.offset, low, fail=fail_on_data_loss)
+            found[queue] = _skip_removed(queue, bound.offset, low, fail=fail_on_data_loss)
     return found
 
 
@@ -186,7 +191,7 @@ class PullReader(Sent, DataSourceReader):
 
 
 class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows queues; new ones are found at each micro-batch, and read from their first message.
+    """Follows queues; new ones are found within 30 s, and read from their first message.
 
     A new queue first gets its start in the progress, and its messages come with the next micro-batch. So the start of
     each range is in the checkpoint.
@@ -210,8 +215,11 @@ class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._last: Offsets | None = None
         # Ends of the queues when they were looked up last.
         self._newest: Offsets | None = None
-        self._triggered_at = float("-inf")
-        # Queues that are gone and were logged.
+        self._delay = TriggerDelay(options.limits)
+        # The queues that routes have, and when that was asked; ``None`` after a failure.
+        self._queues: tuple[list[MessageQueue], float] | None = None
+        self._idle_since = float("-inf")
+        # Queues that left and were logged.
         self._logged: set[MessageQueue] = set()
 
     def _call(self, work: Callable[[BrokerQueues], Coroutine[Any, Any, T]]) -> T:
@@ -239,13 +247,13 @@ class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the size of a micro-batch (options maxOffsetsPerTrigger and minOffsetsPerTrigger)."""
-        most, least = self._options.most_offsets, self._options.least_offsets
+        most, least = self._options.limits.max_messages, self._options.limits.min_messages
         return ReadMaxRows(most) if most else ReadMinRows(least) if least else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current ends of the queues, at which the query stops."""
         with ShortErrors():
-            self._last = self._patiently(lambda: self._ends({}))
+            self._last = self._retry(lambda brokers: self._ends(brokers, {}))
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch.
@@ -255,85 +263,112 @@ class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow
         """
         if not isinstance(limit, (ReadAllAvailable, ReadMaxRows, ReadMinRows)):
             raise ConfigError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
+        time.sleep(max(self._idle_since + _IDLE_POLL_S - time.monotonic(), 0))
         with ShortErrors():
-            return self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
+            end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
+        if end == start:
+            self._idle_since = time.monotonic()
+        else:
+            self._delay.restart()
+        return end
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:
         reached = offsets_of(start)
-        ends = self._newest = self._patiently(lambda: self._ends(reached))
-        if self._last is not None:
-            ends = {queue: min(end, self._last[queue]) for queue, end in ends.items() if queue in self._last}
-        found = {queue: end for queue, end in ends.items() if queue not in reached or end > reached[queue]}
-        lows = self._patiently(lambda: self._call(lambda brokers: brokers.min_offsets(found)))
+        spans = self._retry(lambda brokers: self._unread(brokers, reached))
         loss = self._options.fail_on_data_loss
-        begins = {queue: _present(queue, reached.get(queue, low), low, fail=loss) for queue, low in lows.items()}
-        if bounded and self._last is None and self._waits(sum(found.values()) - sum(begins.values())):
+        begins = {
+            queue: _skip_removed(queue, reached.get(queue, low), low, fail=loss) for queue, (low, _) in spans.items()
+        }
+        ends = {queue: max(high, begins[queue]) for queue, (_, high) in spans.items()}
+        if bounded and self._last is None and sum(ends.values()) - sum(begins.values()) < self._delay.least:
             return start
-        unread = {queue: max(end, begins[queue]) for queue, end in found.items() if queue in reached}
-        if bounded and self._options.most_offsets is not None:
-            unread = limited(begins, unread, self._options.most_offsets)
+        unread = {queue: end for queue, end in ends.items() if queue in reached}
+        if bounded and self._options.limits.max_messages is not None:
+            unread = limit_ends(begins, unread, self._options.limits.max_messages)
         return progress_of({**begins, **reached, **unread})
 
-    def _waits(self, count: int) -> bool:
-        """Return true if a micro-batch of so many messages has to wait for more (minOffsetsPerTrigger)."""
-        now = time.monotonic()
-        is_late = now - self._triggered_at >= self._options.trigger_delay_s
-        if count < (self._options.least_offsets or 0) and not is_late:
-            return True
-        self._triggered_at = now
-        return False
+    def _retry(self, look_up: Callable[[BrokerQueues], Coroutine[Any, Any, T]]) -> T:
+        """Look up offsets; retry for ``PATIENCE_S`` while servers or queues are away.
 
-    def _patiently(self, look: Callable[[], Offsets | StoreError]) -> Offsets:
-        """Look up offsets; servers and queues that are away are looked for again for ``PATIENCE_S``."""
+        A broker that died or moved is looked for by new routes, so known ones are dropped after a failure.
+        """
         deadline = time.monotonic() + broker_queues.PATIENCE_S
         while True:
-            failure: RocketBrokerError
+            routes_are_old = self._queues is not None
             try:
-                found = look()
-                if not isinstance(found, StoreError):
-                    return found
-                failure = found
+                return self._call(look_up)
             except RocketBrokerError as error:
-                if not may_pass(error):
+                if not (isinstance(error, StoreError) or may_pass(error)):
                     raise
-                failure = error
-            if time.monotonic() >= deadline:
-                raise failure
-            time.sleep(broker_queues.RETRY_S)
+                if not routes_are_old and time.monotonic() >= deadline:
+                    raise
+            self._queues = None
+            if not routes_are_old:
+                time.sleep(broker_queues.RETRY_S)
 
-    def _ends(self, reached: Offsets) -> Offsets | StoreError:
-        """Return the ends of all queues, or the error if that cannot be the last word."""
-        ends = self._call(self._look_up)
-        failure = self._gone(reached, ends) or _shorter(reached, ends)
+    async def _unread(self, brokers: BrokerQueues, reached: Offsets) -> dict[MessageQueue, Span]:
+        """Return the offsets of the queues that are new or have unread messages."""
+        ends = await self._ends(brokers, reached)
+        # A queue that leaves keeps its end here: it shows if the queue was read to the end.
+        self._newest = {**(self._newest or {}), **ends}
+        if self._last is not None:
+            ends = {queue: min(end, self._last[queue]) for queue, end in ends.items() if queue in self._last}
+        found = [queue for queue, end in ends.items() if queue not in reached or end > reached[queue]]
+        lows = await brokers.min_offsets(found)
+        return {queue: Span(lows[queue], ends[queue]) for queue in found}
+
+    async def _ends(self, brokers: BrokerQueues, reached: Offsets) -> Offsets:
+        """Return the ends of all queues.
+
+        Raises:
+            StoreError: a queue left, or ends before the progress. Another lookup may find it.
+            ConfigError: a topic in the progress is not subscribed to.
+        """
+        if self._queues is None or time.monotonic() - self._queues[1] >= _ROUTES_AGE_S:
+            queues = await brokers.queues(await brokers.topics(self._options.subscription))
+            self._queues = queues, time.monotonic()
+        ends = await brokers.max_offsets(self._queues[0])
+        self._report_left(reached, ends)
+        for queue, end in ends.items():
+            if end.by_master and end.offset < reached.get(queue, 0):
+                raise truncation_error(queue, end.offset, reached[queue])
         # A slave may be behind the master of which messages were read.
-        return failure or {queue: max(end.offset, reached.get(queue, 0)) for queue, end in ends.items()}
+        return {queue: max(end.offset, reached.get(queue, 0)) for queue, end in ends.items()}
 
-    async def _look_up(self, brokers: BrokerQueues) -> dict[MessageQueue, QueueEnd]:
-        queues = await brokers.queues(await brokers.topics(self._options.subscription))
-        return await brokers.max_offsets(queues)
-
-    def _gone(self, reached: Offsets, ends: Mapping[MessageQueue, QueueEnd]) -> StoreError | None:
-        """Return the error for queues that no route has and that have unread messages, as far as is known.
+    def _report_left(self, reached: Offsets, ends: Mapping[MessageQueue, QueueEnd]) -> None:
+        """Report queues that left with unread messages, as far as is known.
 
         Their progress stays: a broker that returns is read from there on.
         """
         newest = self._newest or {}
-        gone = [queue for queue in reached.keys() - ends.keys() if reached[queue] < newest.get(queue, _UNKNOWN)]
-        if not gone:
-            return None
-        first, others = min(gone), f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        text = (
-            f"{queue_name(first)}{others}: no route leads there any more, and messages from offset {reached[first]} on "
-            "may be unread"
-        )
-        if self._options.fail_on_data_loss:
-            return StoreError(
-                f"{text}; bring the broker or topic back, or set failOnDataLoss=false to continue without"
+        left = {queue for queue in reached.keys() - ends.keys() if reached[queue] < newest.get(queue, _UNKNOWN)}
+        topics = {queue.topic for queue in left}
+        unsubscribed = topics - self._options.subscription.chosen(topics)
+        if unsubscribed:
+            names = ", ".join(sorted(unsubscribed))
+            self._report(
+                {queue for queue in left if queue.topic in unsubscribed},
+                ConfigError(
+                    f"the query's checkpoint has topic {names}, which is no longer subscribed to; add it again"
+                ),
             )
-        if not self._logged.issuperset(gone):
-            self._logged.update(gone)
-            logger.warning("%s; the query continues without them until they return (failOnDataLoss=false)", text)
-        return None
+        gone = {queue for queue in left if queue.topic not in unsubscribed}
+        if gone:
+            first, others = min(gone), f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            self._report(
+                gone,
+                StoreError(
+                    f"{queue_name(first)}{others}: no route leads there any more, and messages from offset "
+                    f"{reached[first]} on may be unread; bring the broker or topic back"
+                ),
+            )
+
+    def _report(self, left: set[MessageQueue], error: RocketBrokerError) -> None:
+        if self._options.fail_on_data_loss:
+            raise type(error)(f"{error}, or set failOnDataLoss=false to continue without")
+        if not self._logged >= left:
+            self._logged |= left
+            logger.warning("%s; until then the query continues without (failOnDataLoss=false)", error)
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
         """Return the ends of the queues at the last call of ``latestOffset``."""
@@ -348,15 +383,6 @@ class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one range."""
         yield from read_range(partition, self._options, self._schema, self._connect)
-
-
-def _shorter(reached: Offsets, ends: Mapping[MessageQueue, QueueEnd]) -> StoreError | None:
-    """Return the error for a queue that ends before the progress, as its master says."""
-    for queue, offset in reached.items():
-        end = ends.get(queue)
-        if end is not None and end.by_master and end.offset < offset:
-            return shorter(queue, end.offset, offset)
-    return None
 
 
 def read_range(

@@ -1,6 +1,6 @@
 """Arrow columns of pulled messages. A pull is answered with records as they are in the CommitLog."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -55,7 +55,7 @@ def pulled_records(queue: MessageQueue, body: bytes) -> Records:
 
 
 def pulled_batches(
-    queue: MessageQueue, records: Records, schema: pa.Schema, properties: tuple[str, ...] | None
+    queue: MessageQueue, records: Records, schema: pa.Schema, properties: Collection[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages with the columns and types of ``schema``; ``properties`` are those to keep, all if None.
 

@@ -1,9 +1,9 @@
 """Starts and ends of queues as a selection, checked on the driver against what the stores have."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from rocketbroker.analytics.files.queue_files import known_topics, queue_begin, 
 from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import read_store
-from rocketbroker.analytics.spark.offset_options import LATEST, Bound, Bounds
+from rocketbroker.analytics.spark.offset_options import LATEST, Bound, Bounds, QueueOffset, queue_offsets
 from rocketbroker.common.errors import ConfigError, StoreError
 
 #: The end of a stream.
@@ -22,39 +22,6 @@ _LOG_END: Final = 1 << 62
 # An error names at most this many topics or brokers.
 _NAMED: Final = 10
 _QUEUE: Final = ["topic", "queue_id"]
-
-
-class QueueOffset(NamedTuple):
-    """Offset that an option gives for a queue."""
-
-    broker: str
-    topic: str
-    queue_id: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.offset} for queue {self.queue_id} of {self.topic} at {self.broker}"
-
-
-def queue_offsets(bounds: Bounds) -> Iterator[QueueOffset]:
-    """Yield the offset of each queue that is named."""
-    for broker, topics in bounds.offsets.items():
-        for topic, queues in topics.items():
-            for queue_id, offset in queues.items():
-                yield QueueOffset(broker, topic, queue_id, offset)
-
-
-def check_order(starts: Bounds, ends: Bounds) -> None:
-    """Raise :class:`ConfigError` if a start is after the end."""
-    for start in queue_offsets(starts):
-        end = ends.of(*start[:3])
-        if end.time_ms is None and 0 <= end.offset < start.offset:
-            raise ConfigError(f"startingOffsets has {start}, after {end.offset} in endingOffsets; exchange them")
-    for topic in ("", *starts.times, *ends.times):
-        since, until = (bounds.of("", topic, 0).time_ms for bounds in (starts, ends))
-        if since is not None and until is not None and since >= until:
-            of_topic = f" of topic {topic}" if topic else ""
-            raise ConfigError(f"startingTimestamp{of_topic} is {since}, not before endingTimestamp, {until}")
 
 
 def bounds_selection(starts: Bounds, ends: Bounds, broker: str) -> Selection:

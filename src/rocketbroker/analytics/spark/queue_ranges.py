@@ -60,7 +60,7 @@ def partitions_of(ranges: Iterable[tuple[MessageQueue, int, int]], at_least: int
     return parts
 
 
-def limited(starts: Offsets, ends: Offsets, most: int) -> dict[MessageQueue, int]:
+def limit_ends(starts: Offsets, ends: Offsets, most: int) -> dict[MessageQueue, int]:
     """Return the ends of a micro-batch of ``most`` messages: each queue has a share in proportion to its backlog.
 
     A queue with messages has a share of one at least, lest busy ones keep it waiting.

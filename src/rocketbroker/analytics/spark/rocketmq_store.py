@@ -22,14 +22,14 @@ from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roo
 from rocketbroker.analytics.log.split import plan_at_least
 from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.queue_bounds import checked_bounds
+from rocketbroker.analytics.spark.read_options import check_batch_options, check_stream_options
 from rocketbroker.analytics.spark.source_options import (
     FactRows,
     SourceOptions,
     encode_selection,
     encode_stores,
-    refuse_batch_options,
-    refuse_stream_options,
     source_options,
+    source_values,
     table_of,
 )
 from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
@@ -62,7 +62,7 @@ class RocketMQStore(Sent, DataSource):
     def reader(self, schema: StructType) -> "TableReader":
         """Return a reader of the columns of ``schema``."""
         with ShortErrors():
-            refuse_stream_options(self.options)
+            check_batch_options(source_values(self.options))
             return TableReader(source_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> "MessageStreamReader":  # noqa: N802 - Spark's name
@@ -70,7 +70,7 @@ class RocketMQStore(Sent, DataSource):
         from rocketbroker.analytics.spark.stream_reader import MessageStreamReader
 
         with ShortErrors():
-            refuse_batch_options(self.options)
+            check_stream_options(source_values(self.options))
             return MessageStreamReader(source_options(self.options), arrow_schema(schema))
 
 

@@ -11,15 +11,23 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.analytics.spark.offset_options import (
-    LATEST,
     OFFSET_OPTIONS,
     Bounds,
+    check_order,
     ending_bounds,
+    queue_offsets,
     starting_bounds,
     subscription,
 )
 from rocketbroker.analytics.spark.option_values import OptionValues
-from rocketbroker.analytics.spark.queue_bounds import bounds_selection, check_order, queue_offsets
+from rocketbroker.analytics.spark.queue_bounds import bounds_selection
+from rocketbroker.analytics.spark.read_options import (
+    DELAY_OPTION,
+    PROPERTIES_OPTION,
+    TriggerLimits,
+    kept_properties,
+    trigger_limits,
+)
 from rocketbroker.analytics.tables.table import Table, TableOptions
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, find_table
 from rocketbroker.common.errors import ConfigError
@@ -50,27 +58,14 @@ OPTIONS: Final = {
     "maxOffsetsPerTrigger": "most messages of the logs per micro-batch (no limit)",
     "maxBytesPerTrigger": "most bytes of the logs per micro-batch, such as 1g (no limit)",
     "minOffsetsPerTrigger": "messages of the logs for which a micro-batch waits (1)",
-    "maxTriggerDelay": "longest wait for minOffsetsPerTrigger, such as 20s (15m)",
+    **DELAY_OPTION,
     "minPartitions": "least number of tasks (1)",
-    "includeProperties": "names of the properties in the column properties, separated by commas (all)",
+    **PROPERTIES_OPTION,
     "failOnDataLoss": (
         "false: continue after log files that were removed unread, and start a queue at its first message if that "
         "follows its starting offset (true)"
     ),
 }
-_STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_BATCHES_ONLY: Final = ("endingOffsets", "endingTimestamp")
-_DELAY_S: Final = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerLimits:
-    """Size of a micro-batch; ``None`` for no limit."""
-
-    max_messages: int | None = None
-    max_bytes: int | None = None
-    min_messages: int | None = None
-    max_delay_s: float = _DELAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +108,6 @@ class FactRows:
         return msgspec.json.encode(self).decode()
 
 
-def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """Raise :class:`ConfigError` for an option that a batch cannot have."""
-    given = _values(options)
-    starts = starting_bounds(given)
-    offsets = {each.offset for each in queue_offsets(starts)}
-    latest = ["startingOffsets"] if LATEST in {starts.default.offset, *offsets} else []
-    for name in [*filter(given.__contains__, _STREAMS_ONLY), *latest]:
-        raise ConfigError(
-            f"{name} is {given.text(name)!r}: it is for readStream; limit a batch by endingOffsets, endingTimestamp or "
-            "selection"
-        )
-
-
-def refuse_batch_options(options: Mapping[str, str]) -> None:
-    """Raise :class:`ConfigError` for an option that a stream cannot have."""
-    given = _values(options)
-    for name in filter(given.__contains__, _BATCHES_ONLY):
-        raise ConfigError(f"{name} is {given.text(name)!r}: a stream has no end; read a batch by spark.read")
-
-
 def table_of(options: Mapping[str, str]) -> Table:
     """Return the table that ``options`` name; raise :class:`ConfigError` if a catalog would lose others."""
     if _PROVIDER in options:
@@ -140,12 +115,12 @@ def table_of(options: Mapping[str, str]) -> Table:
         options = {name: value for name, value in options.items() if name.lower() in known}
         if set(map(str.lower, options)) - {"table"}:
             raise ConfigError(_NO_TABLE_OPTIONS)
-    return find_table(_values(options).text("table", DEFAULT_TABLE))
+    return find_table(source_values(options).text("table", DEFAULT_TABLE))
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse ``options``; raise :class:`ConfigError` for a missing store, or an unknown or invalid option."""
-    given = _values(options)
+    given = source_values(options)
     crc, slots = given.flag("checkCrc"), given.number("maxHashSlotNum", 0)
     table, wanted = table_of(options), subscription(given)
     topics = Selection(topics=wanted.topics, topic_pattern=wanted.pattern)
@@ -157,6 +132,9 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     check_order(starts, ends)
     if "minPartitions" in given and table.name != DEFAULT_TABLE:
         raise ConfigError(f"minPartitions is for the table {DEFAULT_TABLE}, not {table.name}; give splitSize")
+    properties = kept_properties(given)
+    if properties and "properties" not in table.fields:
+        raise ConfigError(f"includeProperties: table {table.name} has no column properties")
     return SourceOptions(
         tuple(_stores(given)),
         table,
@@ -164,35 +142,12 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         selection=_selection(given).and_(topics),
         starts=starts,
         ends=ends,
-        limits=_limits(given),
+        limits=trigger_limits(given),
         min_partitions=given.number("minPartitions", 1),
-        properties=_properties(given, table),
+        properties=properties,
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         fact=given.json("fact", FactRows) if "fact" in given else None,
     )
-
-
-def _limits(given: OptionValues) -> TriggerLimits:
-    most = given.number("maxOffsetsPerTrigger", 0) or None
-    least = given.number("minOffsetsPerTrigger", 0) or None
-    if most is not None and least is not None and least > most:
-        raise ConfigError(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, {most}; lower it")
-    if "maxTriggerDelay" in given and least is None:
-        raise ConfigError("maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
-    return TriggerLimits(
-        most, given.bytes("maxBytesPerTrigger", 0) or None, least, given.seconds("maxTriggerDelay", _DELAY_S)
-    )
-
-
-def _properties(given: OptionValues, table: Table) -> frozenset[str] | None:
-    if "includeProperties" not in given:
-        return None
-    names = frozenset(filter(None, map(str.strip, given.text("includeProperties").split(","))))
-    if not names:
-        raise ConfigError(f"includeProperties names no property; give {OPTIONS['includeProperties']}")
-    if "properties" not in table.fields:
-        raise ConfigError(f"includeProperties: table {table.name} has no column properties")
-    return names
 
 
 def _check_subscribed(name: str, topics: Iterable[str], subscribed: Selection) -> None:
@@ -203,7 +158,8 @@ def _check_subscribed(name: str, topics: Iterable[str], subscribed: Selection) -
             )
 
 
-def _values(options: Mapping[str, str]) -> OptionValues:
+def source_values(options: Mapping[str, str]) -> OptionValues:
+    """Return the given options of the format."""
     return OptionValues(_FORMAT, OPTIONS, options)
 
 
@@ -221,7 +177,7 @@ def encode_selection(selection: Selection) -> str:
 
 def decode_selection(text: str) -> Selection:
     """Return the selection that ``encode_selection`` has written."""
-    return _selection(_values({"selection": text}))
+    return _selection(source_values({"selection": text}))
 
 
 def _selection(given: OptionValues) -> Selection:

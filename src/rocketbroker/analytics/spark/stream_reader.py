@@ -14,7 +14,6 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -40,6 +39,7 @@ from rocketbroker.analytics.log.split import Split, gaps, offsets_of_time, plan_
 from rocketbroker.analytics.spark.executors import Sent, missing_store
 from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
 from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
+from rocketbroker.analytics.spark.read_options import TriggerDelay
 from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
 from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE
@@ -221,8 +221,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         # End of the stores at the last call of latestOffset, from which the next call looks for more.
         self._newest: Progress | None = None
         self._counts: dict[str, _Count] = {}
-        # The delay of a micro-batch counts from the last one, or from the start of the query.
-        self._triggered = monotonic()
+        self._delay = TriggerDelay(options.limits)
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
         """Return the start of a new query (options startingOffsets and startingTimestamp)."""
@@ -278,7 +277,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
                 return start
             ends = self._limited(logs, begins, ends)
         if ends != begins:
-            self._triggered = monotonic()
+            self._delay.restart()
         return {
             broker: start[broker]
             if broker in start and ends[broker] == begins[broker]
@@ -291,9 +290,8 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
 
         Only what came since the last poll is counted, and no more than the minimum.
         """
-        limits = self._options.limits
-        least, passed_s = limits.min_messages, monotonic() - self._triggered
-        if least is None or self._last is not None or passed_s >= limits.max_delay_s:
+        least = self._delay.least
+        if not least or self._last is not None:
             return False
         total = 0
         for broker, log in logs.items():

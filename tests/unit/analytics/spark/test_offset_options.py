@@ -6,6 +6,7 @@ from rocketbroker.analytics.spark.offset_options import (
     OFFSET_OPTIONS,
     Bound,
     Subscription,
+    check_order,
     ending_bounds,
     starting_bounds,
     subscription,
@@ -73,3 +74,24 @@ def test_topics_by_name_and_by_pattern():
 def test_contradictory_and_invalid_options(options: dict[str, str], message: str):
     with pytest.raises(ConfigError, match=message):
         parse(values(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"startingOffsets": '{"a": {"T": {"0": 7}}}', "endingOffsets": '{"a": {"T": {"0": 6}}}'},
+            "startingOffsets has 7 for queue 0 of T at a, after 6 in endingOffsets",
+        ),
+        ({"startingTimestamp": "9", "endingTimestamp": "9"}, "startingTimestamp is 9, not before endingTimestamp, 9"),
+        (
+            {"startingTimestamp": '{"T": 9}', "endingTimestamp": "8"},
+            "startingTimestamp of topic T is 9, not before endingTimestamp, 8",
+        ),
+    ],
+)
+def test_a_start_after_the_end_is_an_error(options: dict[str, str], message: str):
+    given = values(**options)
+    with pytest.raises(ConfigError, match=message):
+        check_order(starting_bounds(given), ending_bounds(given))
+    check_order(starting_bounds(given), ending_bounds(values()))

@@ -2,6 +2,7 @@ import pytest
 
 from rocketbroker.analytics.spark.offset_options import Bound, Subscription
 from rocketbroker.analytics.spark.pull_options import PULL_OPTIONS, batch_options, stream_options
+from rocketbroker.analytics.spark.read_options import TriggerLimits
 from rocketbroker.common.errors import ConfigError
 
 NEEDED = {"namesrvaddr": "ns:9876", "subscribe": "A, B"}
@@ -11,7 +12,7 @@ def test_what_holds_when_nothing_is_said():
     options = batch_options(NEEDED)
     assert (options.namesrv_addr, options.subscription) == ("ns:9876", Subscription(frozenset("AB")))
     assert (options.starts.of("b", "A", 0), options.ends.of("b", "A", 0)) == (Bound(-2), Bound(-1))
-    assert (options.most_offsets, options.least_offsets, options.trigger_delay_s) == (None, None, 900)
+    assert options.limits == TriggerLimits(None, None, None, 900)
     assert (options.min_partitions, options.fail_on_data_loss, options.properties) == (1, True, None)
     assert options.consumer_group == "spark_source"
 
@@ -29,10 +30,10 @@ def test_each_option_in_any_case():
         "consumerGroup": "G",
     }
     streamed, batch = stream_options(of_both | of_streams), batch_options(of_both | of_batches)
-    assert (streamed.most_offsets, streamed.least_offsets, streamed.trigger_delay_s) == (90, 9, 120)
+    assert streamed.limits == TriggerLimits(90, None, 9, 120)
     assert (batch.ends.of("b", "A", 0), batch.starts.of("b", "A", 0)) == (Bound(-1, 7), Bound(5))
     assert (batch.subscription.pattern, batch.min_partitions, batch.fail_on_data_loss) == ("A.*", 8, False)
-    assert (batch.properties, batch.consumer_group) == (("KEYS", "color"), "G")
+    assert (batch.properties, batch.consumer_group) == (frozenset({"KEYS", "color"}), "G")
     tried = {name.lower() for name in of_streams | of_batches | of_both}
     assert tried | {"subscribe", "startingtimestamp", "endingoffsets"} == {name.lower() for name in PULL_OPTIONS}
 
@@ -45,8 +46,10 @@ def test_each_option_in_any_case():
         ({**NEEDED, "assign": "x"}, "no option .assign.: name the topics by subscribe"),
         ({**NEEDED, "topic": "x"}, "has no option 'topic'; its options are namesrvAddr"),
         ({**NEEDED, "consumerGroup": "a b"}, "consumerGroup is 'a b': .*illegal characters"),
-        ({**NEEDED, "maxOffsetsPerTrigger": "1"}, "maxOffsetsPerTrigger is for readStream; limit a batch by ending"),
-        ({**NEEDED, "startingOffsets": "latest"}, "a batch would be empty; give earliest"),
+        ({**NEEDED, "maxOffsetsPerTrigger": "1"}, "maxOffsetsPerTrigger is '1': it is for readStream; limit a batch"),
+        ({**NEEDED, "startingOffsets": '{"a": {"T": {"0": -1}}}'}, "latest is for readStream"),
+        ({**NEEDED, "startingTimestamp": "9", "endingTimestamp": "8"}, "is 9, not before endingTimestamp, 8"),
+        ({**NEEDED, "includeProperties": ""}, "includeProperties names no property"),
     ],
 )
 def test_wrong_options_of_a_batch_are_named(options: dict[str, str], message: str) -> None:
@@ -57,9 +60,8 @@ def test_wrong_options_of_a_batch_are_named(options: dict[str, str], message: st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets is for spark.read: a stream has no end"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, r"minOffsetsPerTrigger \(9\) is above max"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; give a number above 0"),
+        ({"endingOffsets": "latest"}, "endingOffsets is 'latest': a stream has no end"),
+        ({"maxTriggerDelay": "1h"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
     ],
 )
 def test_wrong_options_of_a_stream_are_named(options: dict[str, str], message: str) -> None:

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.spark import broker_queues
+from rocketbroker.analytics.spark import broker_queues, pull_reader, read_options
 from rocketbroker.analytics.spark.pull_options import batch_options, stream_options
 from rocketbroker.analytics.spark.pull_reader import PullReader, PullStreamReader
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
@@ -25,6 +25,29 @@ SCHEMA = pa.schema(
 )
 ORDERS, ORDERS_1, OTHER = MessageQueue("Orders", "a", 0), MessageQueue("Orders", "a", 1), MessageQueue("Other", "b", 0)
 Offsets = dict[MessageQueue, list[int]]
+
+
+class Clock:
+    """Time that passes only while a reader sleeps, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += [seconds] if seconds else []
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(pull_reader, "time", made)
+    monkeypatch.setattr(read_options, "monotonic", made.monotonic)
+    return made
 
 
 @pytest.fixture
@@ -98,10 +121,14 @@ def test_a_batch_has_bounds(queues: FakeQueues):
         "endingOffsets": '{"a": {"Orders": {"0": 15, "1": -1}}}',
     }
     assert batch(queues, **offsets) == {ORDERS: [12, 13, 14], OTHER: [*range(5, 12)]}
-    assert batch(queues, startingOffsets='{"a": {"Orders": {"0": -1}}}') == {OTHER: [*range(5, 12)]}
     assert batch(queues, startingTimestamp="11", endingTimestamp="14") == {ORDERS: [11, 12, 13], OTHER: [11]}
     assert batch(queues, startingTimestamp='{"Orders": 29}') == {ORDERS: [29], OTHER: [*range(5, 12)]}
-    assert batch(queues, startingTimestamp="14", endingTimestamp="11") == {}
+    reversed_offsets = {"startingOffsets": offsets["endingOffsets"].replace("-1", "0")}
+    reversed_offsets["endingOffsets"] = offsets["startingOffsets"]
+    with pytest.raises(ConfigError, match="startingOffsets has 15 for queue 0 of Orders at a, after 12 in endingOff"):
+        batch(queues, **reversed_offsets)
+    with pytest.raises(ConfigError, match="startingTimestamp is 14, not before endingTimestamp, 11"):
+        batch(queues, startingTimestamp="14", endingTimestamp="11")
 
 
 @pytest.mark.parametrize(
@@ -216,10 +243,13 @@ def test_a_stream_may_start_at_the_ends_or_a_time(queues: FakeQueues):
         Stream(queues, subscribe="None")
 
 
-def test_a_new_queue_is_read_from_its_first_message(queues: FakeQueues, stream: Stream):
+def test_a_new_queue_is_read_from_its_first_message(queues: FakeQueues, stream: Stream, clock: Clock):
     stream.batch()
     new = MessageQueue("New", "c", 0)
     queues.spans[new] = (4, 9)
+    assert stream.batch() == {}
+    assert "c" not in stream.progress
+    clock.now += 30
     assert stream.batch() == {}
     assert stream.progress["c"] == {"New": {"0": 4}}
     queues.spans[new] = (4, 10)
@@ -236,7 +266,55 @@ def test_a_limit_is_shared(queues: FakeQueues):
         stream.batch(ReadMaxBytes(10))
 
 
-def test_a_batch_waits_for_enough_messages_or_long_enough(queues: FakeQueues):
+def test_an_idle_stream_is_polled_every_100_ms_with_known_routes(queues: FakeQueues, stream: Stream, clock: Clock):
+    stream.batch()
+    queues.asked.clear()
+    for _ in range(5):
+        assert stream.batch() == {}
+    assert queues.asked == ["max_offsets"] * 5
+    assert clock.now == pytest.approx(0.4)
+    queues.spans[ORDERS] = (10, 32)
+    stream.batch()
+    before = clock.now
+    queues.spans[ORDERS] = (10, 33)
+    assert stream.batch() == {ORDERS: [32]}
+    assert clock.now == before, "a stream that has messages does not wait"
+    clock.now += 30
+    queues.asked.clear()
+    stream.batch()
+    assert queues.asked == ["topics", "queues", "max_offsets"]
+
+
+def test_a_broker_that_moved_is_found_at_once_by_new_routes(queues: FakeQueues, stream: Stream, clock: Clock):
+    stream.batch()
+    queues.spans[ORDERS] = (10, 31)
+    queues.failures = [RemotingConnectError("the old address")]
+    queues.asked.clear()
+    assert stream.batch() == {ORDERS: [30]}
+    assert queues.asked == ["max_offsets", "topics", "queues", "max_offsets", "min_offsets"]
+    assert clock.slept == []
+
+
+def test_a_broker_that_dies_between_lookups_is_sought_by_new_routes(
+    queues: FakeQueues, stream: Stream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(broker_queues, "PATIENCE_S", 120.0)
+    monkeypatch.setattr(broker_queues, "RETRY_S", 1.0)
+    find, routes = queues.min_offsets, list[int]()
+
+    async def fail_with_the_first_routes(wanted: Any) -> dict[MessageQueue, int]:
+        routes.append(queues.asked.count("queues"))
+        if routes[-1] == routes[0]:
+            raise RemotingConnectError("died")
+        return await find(wanted)
+
+    monkeypatch.setattr(queues, "min_offsets", fail_with_the_first_routes)
+    assert sum(map(len, stream.batch().values())) == 27
+    assert len(routes) == 2
+    assert clock.now < 120
+
+
+def test_a_batch_waits_for_enough_messages_or_long_enough(queues: FakeQueues, clock: Clock):
     stream = Stream(queues, minOffsetsPerTrigger="7", maxTriggerDelay="1h", maxOffsetsPerTrigger="100")
     assert sum(map(len, stream.batch().values())) == 27, "the first one does not wait"
     queues.spans[ORDERS] = (10, 36)
@@ -247,10 +325,14 @@ def test_a_batch_waits_for_enough_messages_or_long_enough(queues: FakeQueues):
     assert stream.batch() == {ORDERS: [*range(30, 36)], OTHER: [12]}
     queues.spans[ORDERS] = (10, 37)
     assert stream.batch(ReadAllAvailable()) == {ORDERS: [36]}
-    stream.restart(minOffsetsPerTrigger="7", maxTriggerDelay="1ms")
-    assert isinstance(stream.reader.getDefaultReadLimit(), ReadMinRows)
     queues.spans[ORDERS] = (10, 38)
-    assert stream.batch() == {ORDERS: [37]}, "the first one does not wait"
+    assert stream.batch() == {}
+    clock.now += 3600
+    assert stream.batch() == {ORDERS: [37]}
+    stream.restart(minOffsetsPerTrigger="7", maxTriggerDelay="1h")
+    assert isinstance(stream.reader.getDefaultReadLimit(), ReadMinRows)
+    queues.spans[ORDERS] = (10, 39)
+    assert stream.batch() == {ORDERS: [38]}, "the first one does not wait"
 
 
 def test_a_query_of_what_is_there_stops_at_what_was_there(queues: FakeQueues):
@@ -293,18 +375,55 @@ def test_a_shorter_queue_ends_a_stream_in_either_case(queues: FakeQueues, stream
     assert stream.batch() == {ORDERS: [30, 31]}
 
 
-def test_a_broker_that_leaves_is_read_on_when_it_returns(queues: FakeQueues, stream: Stream):
+def test_a_broker_that_leaves_is_read_on_when_it_returns(queues: FakeQueues, stream: Stream, clock: Clock):
     stream.batch()
     known = stream.progress
     gone = queues.spans.pop(ORDERS)
-    assert stream.batch() == {}
-    assert stream.progress == known
+    for _ in range(3):
+        assert stream.batch() == {}
+        assert stream.progress == known
+        assert stream.reader.reportLatestOffset() == known
     queues.spans[ORDERS] = (gone[0], 33)
+    clock.now += 30
     assert stream.batch() == {ORDERS: [30, 31, 32]}
 
 
+def test_a_queue_that_leaves_with_unread_messages_is_a_loss(queues: FakeQueues):
+    stream = Stream(queues, maxOffsetsPerTrigger="10")
+    stream.batch()
+    del queues.spans[ORDERS]
+    with pytest.raises(StoreError, match=r"queue 0 of Orders at a: no route leads there .* from offset 17 on"):
+        stream.batch()
+
+
+@pytest.mark.parametrize("others", [{"subscribe": "Orders"}, {"subscribePattern": "O.d.*"}])
+def test_a_topic_that_is_no_longer_subscribed_to_is_named(
+    queues: FakeQueues,
+    others: dict[str, str],
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(broker_queues, "PATIENCE_S", 120.0)
+    monkeypatch.setattr(broker_queues, "RETRY_S", 1.0)
+    stream = Stream(queues, subscribe="Orders,Other")
+    stream.restart(**others)
+    with pytest.raises(
+        ConfigError,
+        match="checkpoint has topic Other, which is no longer subscribed to; add it again, or set failOnDataLoss",
+    ):
+        stream.batch()
+    assert clock.now == 0, "it is not looked for again"
+    stream.restart(**others, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        assert stream.batch() == {ORDERS: [*range(10, 30)]}
+        assert stream.batch() == {}
+    assert len(caplog.messages) == 1
+    assert stream.progress["b"] == {"Other": {"0": 5}}
+
+
 def test_unread_messages_of_a_queue_that_left_are_a_loss(
-    queues: FakeQueues, stream: Stream, caplog: pytest.LogCaptureFixture
+    queues: FakeQueues, stream: Stream, caplog: pytest.LogCaptureFixture, clock: Clock
 ):
     del queues.spans[ORDERS], queues.spans[ORDERS_1]
     text = r"queue 0 of Orders at a and 1 more: no route leads there any more, and messages from offset 10 on may be"
@@ -316,6 +435,7 @@ def test_unread_messages_of_a_queue_that_left_are_a_loss(
         assert stream.batch() == {}
     assert len(caplog.messages) == 1
     queues.spans[ORDERS] = (10, 12)
+    clock.now += 30
     assert stream.batch() == {ORDERS: [10, 11]}
 
 
@@ -324,6 +444,7 @@ def test_servers_that_are_away_are_asked_again(queues: FakeQueues, stream: Strea
     with pytest.raises(RemotingConnectError, match="away"):
         stream.batch()
     monkeypatch.setattr(broker_queues, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(broker_queues, "RETRY_S", 1.0)
     queues.failures = [RemotingConnectError("away")] * 3
     assert sum(map(len, stream.batch().values())) == 27
     queues.failures = [RocketBrokerError("broken")]

@@ -10,7 +10,7 @@ from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.offset_options import OFFSET_OPTIONS, Bounds, ending_bounds, starting_bounds
 from rocketbroker.analytics.spark.option_values import OptionValues
-from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, check_order, checked_bounds
+from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.queued_store import QueuedStore
 
@@ -116,24 +116,3 @@ def test_a_topic_without_messages_begins_and_ends_at_0(store: QueuedStore):
     assert checked(store, offsets_at({"New": {0: -1, 1: 0}})).offsets == {"a": {"New": {0: 0, 1: 0}}}
     with pytest.raises(ConfigError, match="has 1 for queue 0 of New at a, where offsets are 0 to 0"):
         checked(store, offsets_at({"New": {0: 1}}))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"startingOffsets": {"a": {"T": {"0": 7}}}, "endingOffsets": {"a": {"T": {"0": 6}}}},
-            "startingOffsets has 7 for queue 0 of T at a, after 6 in endingOffsets",
-        ),
-        ({"startingTimestamp": "9", "endingTimestamp": "9"}, "startingTimestamp is 9, not before endingTimestamp, 9"),
-        (
-            {"startingTimestamp": {"T": 9}, "endingTimestamp": "8"},
-            "startingTimestamp of topic T is 9, not before endingTimestamp, 8",
-        ),
-    ],
-)
-def test_a_start_after_the_end_is_an_error(options: dict[str, object], message: str):
-    given = values(**options)
-    with pytest.raises(ConfigError, match=message):
-        check_order(starting_bounds(given), ending_bounds(given))
-    check_order(starting_bounds(given), ENDLESS)

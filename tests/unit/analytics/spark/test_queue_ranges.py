@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.analytics.spark.queue_ranges import limited, offsets_of, partitions_of, progress_of
+from rocketbroker.analytics.spark.queue_ranges import limit_ends, offsets_of, partitions_of, progress_of
 from rocketbroker.codec.message.message_ext import MessageQueue
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(6)]
@@ -36,7 +36,7 @@ def test_queues_are_not_divided_without_need():
 def test_a_limit_is_shared_as_the_backlogs_are(backlogs: list[int], most: int):
     starts = dict.fromkeys(QUEUES[: len(backlogs)], 3)
     ends = {queue: 3 + size for queue, size in zip(starts, backlogs, strict=True)}
-    found = limited(starts, ends, most)
+    found = limit_ends(starts, ends, most)
     shares = [found[queue] - 3 for queue in starts]
     total = sum(backlogs)
     for share, backlog in zip(shares, backlogs, strict=True):

@@ -1,19 +1,16 @@
 import json
-import re
 
 import pytest
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark.offset_options import EARLIEST, LATEST, Bound
+from rocketbroker.analytics.spark.read_options import TriggerLimits
 from rocketbroker.analytics.spark.source_options import (
     OPTIONS,
     FactRows,
-    TriggerLimits,
     encode_selection,
     encode_stores,
-    refuse_batch_options,
-    refuse_stream_options,
     source_options,
     table_of,
 )
@@ -127,11 +124,7 @@ def test_stores_may_be_given_by_name_and_place():
         ),
         ({"path": "x", "subscribePattern": "T", "selection": '{"topic_pattern": "U"}'}, "select by topic_pattern once"),
         ({"path": "x", "startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp is 9, not before ending"),
-        ({"path": "x", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is 9, more than maxOffsetsPer"),
-        ({"path": "x", "maxTriggerDelay": "1m"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
-        ({"path": "x", "minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; give a"),
         ({"path": "x", "table": "topics", "minPartitions": "2"}, "minPartitions is for the table messages, not topics"),
-        ({"path": "x", "includeProperties": " ,"}, "includeProperties names no property; give names"),
         ({"path": "x", "table": "topics", "includeProperties": "a"}, "table topics has no column properties"),
         ({"path": "x", "kafka.group.id": "g"}, "no option 'kafka.group.id': a query needs no consumer group"),
     ],
@@ -146,30 +139,6 @@ def test_wrong_options_are_named(options, message):
 )
 def test_sizes_may_have_a_unit(given: str, size: int):
     assert source_options({"path": "x", "splitSize": given}).table_options.split_size == size
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("startingOffsets", "latest"),
-        ("startingOffsets", '{"a": {"T": {"0": -1}}}'),
-        ("MAXBYTESPERTRIGGER", "9"),
-        ("maxOffsetsPerTrigger", "9"),
-        ("minOffsetsPerTrigger", "9"),
-        ("maxTriggerDelay", "9"),
-    ],
-)
-def test_a_batch_refuses_what_only_streams_obey(name: str, value: str):
-    with pytest.raises(ConfigError, match=f"(?i){name} is '{re.escape(value)}': it is for readStream"):
-        refuse_stream_options({"path": "x", name: value})
-    refuse_stream_options({"path": "x", "startingOffsets": "earliest", "endingOffsets": "latest"})
-
-
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
-def test_a_stream_has_no_end(name: str):
-    with pytest.raises(ConfigError, match=f"{name} is '5': a stream has no end"):
-        refuse_batch_options({"path": "x", name: "5"})
-    refuse_batch_options({"path": "x", "startingOffsets": "latest", "maxOffsetsPerTrigger": "9"})
 
 
 @pytest.mark.parametrize(

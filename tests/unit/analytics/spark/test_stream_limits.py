@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from rocketbroker.analytics.log.message_reader import walk_split
-from rocketbroker.analytics.spark import stream_reader
+from rocketbroker.analytics.spark import read_options, stream_reader
 from rocketbroker.analytics.spark.stream_reader import StreamPartition
 from tests.support.checkpointed_query import COLUMNS, Query
 from tests.support.commit_log_writer import overwrite
@@ -23,7 +23,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(stream_reader, "monotonic", lambda: self.now)
+        monkeypatch.setattr(read_options, "monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -88,17 +88,19 @@ def test_the_smaller_of_both_maxima_applies(store: QueuedStore, messages: str, m
 def test_a_batch_waits_for_the_minimum_or_the_delay(store: QueuedStore, clock: Clock):
     query = Query(store.root, minOffsetsPerTrigger="201", maxTriggerDelay="20s")
     assert query.reader.getDefaultReadLimit() == ReadMinRows(201)
+    assert query.trigger(), "the first one does not wait"
+    store.append(200)
     assert not query.trigger()
     store.append(1)
     assert query.trigger()
-    assert len(query.rows) == 201
+    assert len(query.rows) == 401
     store.append(3)
     clock.now += 19.9
     assert not query.trigger()
     store.append(1)
     clock.now += 0.2
     assert query.trigger()
-    assert len(query.rows) == 205
+    assert len(query.rows) == 405
     clock.now += 60
     assert not query.trigger()
     store.append(1)
@@ -109,12 +111,16 @@ def test_a_batch_waits_for_the_minimum_or_the_delay(store: QueuedStore, clock: C
 def test_the_minimum_counts_all_brokers_and_goes_with_a_maximum(store: QueuedStore, tmp_path: Path, clock: Clock):
     other = QueuedStore(tmp_path / "other", 20, seed=2)
     options = {"minOffsetsPerTrigger": "221", "maxOffsetsPerTrigger": "221", "maxBytesPerTrigger": "9k"}
-    query = Query(f"a={store.root},b={other.root}", **options)
+    query = Query(f"a={store.root},b={other.root}", startingOffsets="latest", **options)
     assert query.reader.getDefaultReadLimit() == ReadMaxBytes(9 << 10)
+    store.append(1)
+    assert query.trigger()
+    store.append(200)
+    other.append(20)
     assert not query.trigger()
     other.append(1)
     assert query.trigger()
-    assert 0 < len(query.rows) < 221
+    assert 1 < len(query.rows) < 222
     assert not query.trigger()
     clock.now += 900
     assert query.trigger()
@@ -130,6 +136,8 @@ def test_all_that_is_available_now_waits_for_nothing(store: QueuedStore):
 
 def test_a_waiting_batch_counts_only_what_is_new(store: QueuedStore, monkeypatch: pytest.MonkeyPatch):
     query = Query(store.root, minOffsetsPerTrigger="1000")
+    assert query.trigger()
+    store.append(100)
     assert not query.trigger()
     before = store.writer.end
     walked: list[int] = []

@@ -1,0 +1,89 @@
+"""Options for reading that both formats parse alike: those of streams, those of batches, and the properties to keep."""
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from rocketbroker.analytics.spark.offset_options import LATEST, queue_offsets, starting_bounds
+from rocketbroker.analytics.spark.option_values import OptionValues
+from rocketbroker.common.errors import ConfigError
+
+_STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp")
+_DELAY_S: Final = 900.0
+#: Meaning of the options that mean the same in both formats.
+DELAY_OPTION: Final = {"maxTriggerDelay": "longest wait for minOffsetsPerTrigger, such as 20s (15m)"}
+PROPERTIES_OPTION: Final = {
+    "includeProperties": "names of the properties in the column properties, separated by commas (all)"
+}
+
+
+def check_batch_options(given: OptionValues) -> None:
+    """Raise :class:`ConfigError` for an option that a batch cannot have."""
+    for name in filter(given.__contains__, _STREAM_OPTIONS):
+        raise ConfigError(
+            f"{name} is {given.text(name)!r}: it is for readStream; limit a batch by endingOffsets or endingTimestamp"
+        )
+    starts = starting_bounds(given)
+    if LATEST in {starts.default.offset, *(each.offset for each in queue_offsets(starts))}:
+        raise ConfigError(
+            f"startingOffsets is {given.text('startingOffsets')!r}: latest is for readStream, since a batch ends "
+            "there; give earliest, or an offset from 0"
+        )
+
+
+def check_stream_options(given: OptionValues) -> None:
+    """Raise :class:`ConfigError` for an option that a stream cannot have."""
+    for name in filter(given.__contains__, _BATCH_OPTIONS):
+        raise ConfigError(f"{name} is {given.text(name)!r}: a stream has no end; read a batch by spark.read")
+
+
+def kept_properties(given: OptionValues) -> frozenset[str] | None:
+    """Return the names of the properties to keep, all if None."""
+    if "includeProperties" not in given:
+        return None
+    names = frozenset(filter(None, map(str.strip, given.text("includeProperties").split(","))))
+    if not names:
+        raise ConfigError(f"includeProperties names no property; give {PROPERTIES_OPTION['includeProperties']}")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """Size of a micro-batch; ``None`` for no limit."""
+
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    min_messages: int | None = None
+    max_delay_s: float = _DELAY_S
+
+
+def trigger_limits(given: OptionValues) -> TriggerLimits:
+    """Return the limits of micro-batches."""
+    most = given.number("maxOffsetsPerTrigger", 0) or None
+    least = given.number("minOffsetsPerTrigger", 0) or None
+    if most is not None and least is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, {most}; lower it")
+    if "maxTriggerDelay" in given and least is None:
+        raise ConfigError("maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
+    return TriggerLimits(
+        most, given.bytes("maxBytesPerTrigger", 0) or None, least, given.seconds("maxTriggerDelay", _DELAY_S)
+    )
+
+
+class TriggerDelay:
+    """Delay of micro-batches for minOffsetsPerTrigger. As in Spark's Kafka source, the first one has none."""
+
+    def __init__(self, limits: TriggerLimits) -> None:
+        self._limits = limits
+        self._triggered_at = float("-inf")
+
+    @property
+    def least(self) -> int:
+        """Messages without which a micro-batch has to wait now; 0 if it need not wait."""
+        is_over = monotonic() - self._triggered_at >= self._limits.max_delay_s
+        return 0 if is_over else self._limits.min_messages or 0
+
+    def restart(self) -> None:
+        """Count from now, when a micro-batch begins."""
+        self._triggered_at = monotonic()
