@@ -148,8 +148,8 @@ def test_a_stream_that_fails_sends_the_batch_again_with_the_same_ids(
     def run() -> None:
         stream = spark.readStream.schema("body string, sharding_key string").parquet(str(tmp_path / "rows"))
         writer = stream.writeStream.format("rocketmq").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        writer = writer.options(namesrvAddr=mq.namesrv_addr, topic="T").trigger(availableNow=True)
-        run_to_end(writer.start, LIMIT_S)
+        writer = writer.options(namesrvAddr=mq.namesrv_addr, topic="T").queryName("orders").trigger(availableNow=True)
+        assert run_to_end(writer.start, LIMIT_S).name == "orders"
 
     add(0)
     mq.faults.delay_answers(0, times=7)

@@ -20,8 +20,8 @@ SINK_OPTIONS: Final = {
     "maxMessagesPerSecondPerTask": "most messages that each task sends per second (no limit)",
     "maxInFlightBytes": "most bytes of bodies that each task has sent without an acknowledgement, such as 16m (16 MiB)",
 }
-# Spark passes this option of a streaming query to its sink.
-_OF_SPARK: Final = "checkpointlocation"
+# Spark passes these options of a streaming query to its sink.
+_OF_SPARK: Final = ("checkpointlocation", "queryname")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parse ``options``; raise :class:`ConfigError` for an unknown, invalid or missing one."""
-    ours = {name: value for name, value in options.items() if name.lower() != _OF_SPARK}
+    ours = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
     given = OptionValues("rocketmq", SINK_OPTIONS, ours)
     namesrv_addr, topic, group = given.text("namesrvAddr"), given.text("topic"), given.text("producerGroup")
     if not namesrv_addr:

@@ -24,8 +24,9 @@ def test_each_option_in_any_case():
     assert {name.lower() for name in given} == {name.lower() for name in SINK_OPTIONS}
 
 
-def test_the_checkpoint_of_a_stream_is_no_option_of_ours():
-    assert sink_options({**NAMESRV, "checkpointlocation": "/data/checkpoint"}) == sink_options(NAMESRV)
+def test_name_and_checkpoint_of_a_stream_are_no_options_of_ours():
+    of_spark = {"checkpointlocation": "/data/checkpoint", "queryname": "copy"}
+    assert sink_options({**NAMESRV, **of_spark}) == sink_options(NAMESRV)
 
 
 @pytest.mark.parametrize(
