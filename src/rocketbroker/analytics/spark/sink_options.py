@@ -7,12 +7,12 @@ from typing import Final
 from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.core.message import check_group, check_topic
-from rocketbroker.client.core.name_server_client import split_addresses
+from rocketbroker.client.core.name_server_client import is_address_server, split_addresses
 from rocketbroker.common.errors import ConfigError
 
 #: Meaning of each option; names may be written in any case.
 SINK_OPTIONS: Final = {
-    "namesrvAddr": "host:port of the name servers, joined by ; (required)",
+    "namesrvAddr": "name servers, host:port joined by semicolons, or the URL of an address server (required)",
     "topic": "topic of all rows, instead of the column topic",
     "producerGroup": "producer group (spark_sink)",
     "sendTimeoutMs": "time limit of a send in ms (3000)",
@@ -44,7 +44,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     namesrv_addr, topic, group = given.text("namesrvAddr"), given.text("topic"), given.text("producerGroup")
     if not namesrv_addr:
         raise ConfigError(f'format("rocketmq") needs the option namesrvAddr: {SINK_OPTIONS["namesrvAddr"]}')
-    split_addresses(namesrv_addr)
+    if not is_address_server(namesrv_addr):
+        split_addresses(namesrv_addr)
     if "topic" in given:
         _check("topic", check_topic, topic)
     if "producerGroup" in given:

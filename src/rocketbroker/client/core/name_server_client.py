@@ -35,6 +35,11 @@ _ALWAYS_SERVED = {
 }
 
 
+def is_address_server(namesrv_addr: str) -> bool:
+    """Return true for the URL of an address server, false for the addresses of name servers."""
+    return namesrv_addr.strip().startswith(_SCHEMES)
+
+
 def split_addresses(namesrv_addr: str) -> tuple[str, ...]:
     """Return the addresses of ``host:port;host:port``.
 
@@ -79,7 +84,7 @@ class NameServerClient:
         self._fetching = asyncio.Lock()
         self._url = ""
         self._addresses: tuple[str, ...] = ()
-        if namesrv_addr.strip().startswith(_SCHEMES):
+        if is_address_server(namesrv_addr):
             self._url = f"{namesrv_addr.strip()}{f'-{unit_name}?nofix=1' if unit_name else ''}"
             self.source: tuple[str, ...] = (self._url,)
         else:

@@ -29,10 +29,15 @@ def test_name_and_checkpoint_of_a_stream_are_no_options_of_ours():
     assert sink_options({**NAMESRV, **of_spark}) == sink_options(NAMESRV)
 
 
+@pytest.mark.parametrize("url", ["http://host:8080/rocketmq/nsaddr", " https://host/nsaddr"])
+def test_an_address_server_is_taken_as_the_client_takes_it(url: str):
+    assert sink_options({"namesrvAddr": url}).namesrv_addr == url
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"namesrvAddr": ""}, r'format\("rocketmq"\) needs the option namesrvAddr: host:port of the name servers'),
+        ({"namesrvAddr": ""}, r'format\("rocketmq"\) needs the option namesrvAddr: name servers, host:port joined'),
         ({"namesrvAddr": "ns"}, "name server address: "),
         ({"path": "x"}, "has no option 'path'; its options are namesrvAddr, topic"),
         ({"topic": "a b"}, "topic is 'a b': "),
