@@ -112,6 +112,8 @@ def _message_row(fields: dict[str, Any], number: int, message_id: str) -> Messag
     message = Message(**fields)
     check_message(message)
     if queue_id is not None:
+        if queue_id < 0:
+            raise InvalidMessageError(f"queue_id is {queue_id}; give a whole number from 0")
         return MessageRow(number, message, partial(_queue, broker, queue_id), (topic, queue_id))
     if broker is not None:
         raise InvalidMessageError(f"broker is {broker} and queue_id is null; give both, or queue_id alone")

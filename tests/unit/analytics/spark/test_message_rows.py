@@ -144,6 +144,8 @@ def test_a_queue_that_is_none_or_several_is_an_error(fields: dict[str, Any], mes
         ({"body": b""}, r"row 8 of the partition \(topic T\): the message body is empty; give at least one byte"),
         ({"topic": "a b"}, r"\(topic a b\): .*illegal characters"),
         ({"delay_time_ms": -1}, "delay_time_ms is -1; give a whole number from 0"),
+        ({"delay_time_level": -1}, "delay_time_level is -1; give a whole number from 0"),
+        ({"queue_id": -1}, "queue_id is -1; give a whole number from 0"),
         ({"delay_time_ms": 1, "delay_time_level": 1}, "the message has delay_time_level and delay_time_ms; give one"),
         ({"properties": [("KEYS", "k")]}, "the property 'KEYS' is kept for RocketMQ itself"),
         ({"properties": [("colour", None)]}, "the property 'colour' is None; give text"),
