@@ -1,5 +1,6 @@
 """Data frames and streams written to brokers by the Spark format ``rocketmq``."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics.spark.message_rows import MESSAGE_ID
+from rocketbroker.analytics.spark.message_rows import MESSAGE_ID, RowError
 from rocketbroker.analytics.spark.message_writer import MessageStreamWriter, MessageWriter
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
 from rocketbroker.analytics.spark.sink_options import sink_options
+from rocketbroker.client.core.message import SendResult
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.testing import RocketMQServer
 from tests.support.streaming_query import run_to_end
 
@@ -207,3 +211,42 @@ def test_a_task_that_runs_again_sends_the_same_ids_and_says_so(
     assert {"q:5:2:0", "q:5:2:1"} < set(sent)
     assert len(set(sent)) == 4
     assert "rocketmq sink: attempt 1 of q:5:2 sends again, with the same ids, what" in caplog.text
+
+
+def test_rows_outlast_a_restart_of_the_broker(mq: RocketMQServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_failed = threading.Event()
+
+    class WatchedProducer(Producer):
+        async def send(self, *args: Any, **options: Any) -> SendResult:
+            try:
+                return await super().send(*args, **options)
+            except RocketBrokerError:
+                has_failed.set()
+                raise
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch(0)
+        mq.stop_broker()
+        yield batch(2)
+        assert has_failed.wait(60)
+        mq.start_broker()
+
+    def batch(first: int) -> pa.RecordBatch:
+        bodies = [str(first), str(first + 1)]
+        return pa.record_batch({"body": bodies, "queue_id": [0, 0], "broker": ["broker-a", "broker-b"]})
+
+    monkeypatch.setattr(TaskContext, "get", SecondAttempt)
+    monkeypatch.setattr("rocketbroker.analytics.spark.message_writer.Producer", WatchedProducer)
+    writer = MessageWriter(sink_options({"namesrvAddr": mq.namesrv_addr, "topic": "T"}))
+    writer.write(iter([batch(4)]))  # creates the topic at both brokers
+    assert writer.write(batches()).count == 4
+    assert {message.body for message in mq.messages("T")} == {b"%d" % number for number in range(6)}
+
+
+def test_a_message_without_its_copy_at_a_slave_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskContext, "get", SecondAttempt)
+    with RocketMQServer({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "50"}) as mq:
+        options = sink_options({"namesrvAddr": mq.namesrv_addr, "topic": "T", "retryTimes": "1"})
+        with pytest.raises(RowError, match=r"row 0 .* stored the message, but answered FLUSH_SLAVE_TIMEOUT: it may"):
+            MessageStreamWriter(options).write(iter([pa.record_batch({"body": [b"a"]})]))
+        assert ids(mq.messages("T")) == ["q:5:2:0"] * 2

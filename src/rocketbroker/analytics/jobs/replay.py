@@ -1,7 +1,7 @@
 """Replay of exported messages to a broker, at a set rate.
 
 Messages are sent in the order in which they were stored; messages of one queue stay in order. Each is sent at least
-once: a message is sent again if its acknowledgement was lost.
+once: a message is sent again if its acknowledgement was lost, or does not say that it is safe.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_to_queue
+from rocketbroker.analytics.spark.send_lanes import RETRY_TIMES, Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.core.message import Message, check_message
@@ -42,8 +42,7 @@ from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerErro
 
 logger = logging.getLogger(__name__)
 
-# Attempts per message, bytes of bodies in flight or waiting, and rows read at a time on a thread.
-_TRIES: Final = 3
+# Bytes of bodies in flight or waiting, and rows read at a time on a thread.
 _MOST_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 100
 _SCHEMA: Final = (
@@ -204,7 +203,7 @@ class Replay:
 
     async def _send(self, ready: Ready) -> None:
         """Send a message to the queue with its original number."""
-        await send_to_queue(self._sender, ready.message, partial(_queue, ready.queue[1]), _TRIES)
+        await send_until_ok(self._sender, ready.message, partial(_queue, ready.queue[1]), RETRY_TIMES)
         self._done.sent[ready.message.topic] += 1
         self._progress(self._done.sent.total())
 

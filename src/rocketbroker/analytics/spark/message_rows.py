@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.errors import InvalidMessageError, TopicRouteError
 from rocketbroker.client.core.message import Message, check_message
 from rocketbroker.client.producer.message_sender import QueueSelector, select_by_hash
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -128,6 +128,9 @@ def _queue(broker: str | None, queue_id: int, queues: Sequence[MessageQueue], me
     if len(found) != 1:
         known = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues)
         wanted = f"{broker}:{queue_id}" if broker else f"queue {queue_id}"
-        what = "is at several brokers; set column broker as well" if found else "does not exist"
-        raise InvalidMessageError(f"{wanted} of topic {message.topic} {what}. Its queues are {known}")
+        text, end = f"{wanted} of topic {message.topic}", f"Its queues are {known}"
+        if found:
+            raise InvalidMessageError(f"{text} is at several brokers; set column broker as well. {end}")
+        # Or its broker has left the routes, and may return.
+        raise TopicRouteError(f"{text} does not exist. {end}")
     return found[0]

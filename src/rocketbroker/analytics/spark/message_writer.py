@@ -19,9 +19,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, row_error
-from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_to_queue
+from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.sink_options import SinkOptions
 from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
+from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import RocketBrokerError
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # Messages in flight per task.
 _LANES: Final = 64
+# A queue of a broker that restarts is in no route meanwhile.
+_ROUTE_REFRESH_S: Final = 5.0
 # Local properties that Spark sets for the tasks of a micro-batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -99,9 +102,11 @@ def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch
 async def _send(options: SinkOptions, prefix: str, batches: Iterator[pa.RecordBatch]) -> int:
     async with Producer(
         options.producer_group,
-        options.namesrv_addr,
+        ClientConfig(options.namesrv_addr, poll_name_server_interval_s=_ROUTE_REFRESH_S),
         send_timeout_s=options.send_timeout_s,
-        retry_times_when_send_failed=options.retry_times,
+        # A failed send pauses before it is tried again, and other rows avoid its broker.
+        retry_times_when_send_failed=0,
+        send_latency_enable=True,
     ) as producer:
         return await RowSender(producer, SystemClock(), options, prefix).send(batches)
 
@@ -150,10 +155,7 @@ class RowSender:
 
     async def _send_row(self, row: MessageRow) -> None:
         try:
-            if row.queue is None:
-                await self._sender.send(row.message, None)
-            else:
-                await send_to_queue(self._sender, row.message, row.queue, 1 + self._options.retry_times)
+            await send_until_ok(self._sender, row.message, row.queue, self._options.retry_times)
         except RocketBrokerError as error:
             raise row_error(row.number, row.message.topic, error) from error
         self._sent += 1

@@ -5,12 +5,19 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from rocketbroker.client.core.message import Message
+from rocketbroker.analytics.spark.broker_queues import may_pass
+from rocketbroker.client.core.errors import SendFailedError
+from rocketbroker.client.core.message import Message, SendResult, SendStatus
 from rocketbroker.client.producer.message_sender import BackPressure, QueueSelector
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import RocketBrokerError
 
 T = TypeVar("T")
+
+#: Further tries of a send. Their pauses are 43 s in all, so that a broker may restart.
+RETRY_TIMES: Final = 10
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 10.0
 
 # Items per lane that are accepted and not yet sent, on the average over all lanes.
 _ACCEPTED: Final = 5
@@ -21,20 +28,36 @@ _MADE_UP_S: Final = 1.0
 class Sender(Protocol):
     """Sender of messages, such as ``client.producer.Producer``."""
 
-    async def send(self, message: Message, queue: QueueSelector | None) -> Any:
-        """Send a message to the selected queue; return after the broker has acknowledged it."""
+    async def send(self, message: Message, queue: QueueSelector | None) -> SendResult:
+        """Send a message to the selected queue, or to any; return the broker's acknowledgement."""
 
 
-async def send_to_queue(sender: Sender, message: Message, queue: QueueSelector, tries: int) -> None:
-    """Send to a chosen queue, which a producer tries once, up to ``tries`` times; raise the error of the last one."""
-    for left in reversed(range(tries)):
+async def send_until_ok(sender: Sender, message: Message, queue: QueueSelector | None, retry_times: int) -> None:
+    """Send until a broker acknowledges with SEND_OK, at most ``1 + retry_times`` times.
+
+    Any other status means that the message is stored, and may be lost with the broker: it is sent again. So is one
+    whose error may pass. Each try may leave a copy.
+
+    Raises:
+        RocketBrokerError: error of the last try, or one that does not pass.
+    """
+    pause_s = _FIRST_PAUSE_S
+    for left in reversed(range(1 + retry_times)):
         try:
-            await sender.send(message, queue)
-        except RocketBrokerError:
-            if not left:
+            result = await sender.send(message, queue)
+            if result.send_status is SendStatus.SEND_OK:
+                return
+            raise SendFailedError(
+                f"broker {result.message_queue.broker_name} stored the message, but answered "
+                f"{result.send_status.name}: it may be lost with the broker; look at the broker's disk and slaves",
+                (),
+            )
+        except RocketBrokerError as error:
+            # The client raises SendFailedError for what another broker, or a later try, may cure.
+            if not left or not (isinstance(error, SendFailedError) or may_pass(error)):
                 raise
-        else:
-            return
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 class SendLanes(Generic[T]):

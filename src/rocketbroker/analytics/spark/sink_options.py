@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketbroker.analytics.spark.option_values import OptionValues
+from rocketbroker.analytics.spark.send_lanes import RETRY_TIMES
 from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.core.message import check_group, check_topic
 from rocketbroker.client.core.name_server_client import is_address_server, split_addresses
@@ -16,7 +17,7 @@ SINK_OPTIONS: Final = {
     "topic": "topic of all rows, instead of the column topic",
     "producerGroup": "producer group (spark_sink)",
     "sendTimeoutMs": "time limit of a send in ms (3000)",
-    "retryTimes": "further tries of a failed send (2)",
+    "retryTimes": f"further tries of a send, after 0.1 s and then twice as long each, up to 10 s ({RETRY_TIMES})",
     "maxMessagesPerSecondPerTask": "most messages that each task sends per second (no limit)",
     "maxInFlightBytes": "most bytes of bodies that each task has sent without an acknowledgement, such as 16m (16 MiB)",
 }
@@ -55,7 +56,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         topic or None,
         group or "spark_sink",
         given.number("sendTimeoutMs", 3000) / 1000,
-        given.number("retryTimes", 2, least=0),
+        given.number("retryTimes", RETRY_TIMES, least=0),
         given.number("maxMessagesPerSecondPerTask", 0),
         given.bytes("maxInFlightBytes", 16 << 20),
     )

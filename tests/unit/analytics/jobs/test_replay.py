@@ -9,11 +9,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from rocketbroker.analytics.jobs.replay import Ready, Replay, in_order, prepare, rehearse
-from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.message import Message, SendResult
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import RemotingConnectError, StoreError
+from tests.support.sent_messages import StepClock, send_result
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(4)]
 
@@ -42,7 +43,7 @@ class FakeSender:
         self.under_way: set[bytes] = set()
         self.most_at_once = 0
 
-    async def send(self, message: Message, queue: Any) -> None:
+    async def send(self, message: Message, queue: Any) -> SendResult:
         self.under_way.add(message.body)
         self.most_at_once = max(self.most_at_once, len(self.under_way))
         for _ in range(10):  # as an answer takes some turns of the loop
@@ -52,19 +53,7 @@ class FakeSender:
             self.refused[message.body] -= 1
             raise RemotingConnectError("no connection")
         self.sent.append((message.body, queue(QUEUES, message).queue_id))
-
-
-class StepClock:
-    """Time that only sleeping moves on."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time_ms(self) -> int:
-        return round(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
+        return send_result()
 
 
 def test_keys_tags_flag_body_and_own_properties_are_kept() -> None:
@@ -126,34 +115,22 @@ async def test_messages_of_a_queue_go_in_their_order_to_the_queue_of_that_number
     assert sender.most_at_once == 4
 
 
-async def test_what_fails_is_tried_again_and_may_have_been_sent_before() -> None:
-    sender = FakeSender({b"body 1": 2})
-    done = await Replay(sender, StepClock()).run([row(0), row(1), row(2)])
+async def test_what_fails_is_tried_again_and_may_have_been_sent_before(clock: StepClock) -> None:
+    sender = FakeSender({b"body 1": 6})
+    done = await Replay(sender, clock).run([row(0), row(1), row(2)])
     assert (done.sent, done.failure) == ({"T": 3}, "")
     assert [body for body, _ in sender.sent] == [b"body 0", b"body 1", b"body 2"]
+    assert clock.now == pytest.approx(6.3), "a broker may restart meanwhile"
 
 
-async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_continue() -> None:
+async def test_it_ends_where_a_broker_takes_no_more_and_says_where_to_continue(clock: StepClock) -> None:
     sender = FakeSender({b"body 3": 99})
     told: list[int] = []
     rows = [row(number) for number in range(50)]
-    done = await Replay(sender, StepClock(), progress=told.append).run(rows)
+    done = await Replay(sender, clock, progress=told.append).run(rows)
     assert [body for body, _ in sender.sent] == [b"body 0", b"body 1", b"body 2"]
     assert (done.failure, done.resume_ms) == ("T: no connection", 1003)
     assert told == [1, 2, 3]
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> StepClock:
-    """Passes as fast as the replay sleeps."""
-    clock, really = StepClock(), asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        clock.now += seconds
-        await really(0)
-
-    monkeypatch.setattr("rocketbroker.analytics.spark.send_lanes.asyncio.sleep", sleep)
-    return clock
 
 
 async def test_the_rate_is_kept_on_the_whole(clock: StepClock) -> None:
@@ -182,10 +159,10 @@ class BrokenSender(FakeSender):
         super().__init__()
         self.count = count
 
-    async def send(self, message: Message, queue: Any) -> None:
+    async def send(self, message: Message, queue: Any) -> SendResult:
         if len(self.sent) == self.count:
             raise OSError("the socket is gone")
-        await super().send(message, queue)
+        return await super().send(message, queue)
 
 
 async def test_an_error_that_nobody_foresaw_ends_a_replay_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -222,9 +199,9 @@ async def test_rows_that_cannot_be_read_end_a_replay_with_what_was_sent() -> Non
     assert done.resume_ms == 1199
 
 
-async def test_a_broker_that_takes_no_more_is_where_to_continue_though_rows_end_early() -> None:
+async def test_a_broker_that_takes_no_more_is_where_to_continue_though_rows_end_early(clock: StepClock) -> None:
     sender = FakeSender({b"body 198": 99})
-    done = await Replay(sender, StepClock()).run(rows_up_to(250, StoreError("gone")))
+    done = await Replay(sender, clock).run(rows_up_to(250, StoreError("gone")))
     assert (done.sent, done.failure, done.resume_ms) == ({"T": 198}, "T: no connection", 1198)
 
 
@@ -237,9 +214,9 @@ async def test_a_replay_that_is_cancelled_waits_for_no_answer() -> None:
     begun = asyncio.Event()
 
     class SilentSender:
-        async def send(self, message: Message, queue: Any) -> None:
+        async def send(self, message: Message, queue: Any) -> SendResult:
             begun.set()
-            await asyncio.Event().wait()
+            return await asyncio.Future()
 
     replaying = asyncio.create_task(Replay(SilentSender(), StepClock()).run(map(row, range(500))))
     await begun.wait()

@@ -25,7 +25,7 @@ from rocketbroker.analytics.spark.message_rows import (
     check_columns,
     message_rows,
 )
-from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.errors import InvalidMessageError, TopicRouteError
 from rocketbroker.client.core.message import Message
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import ConfigError
@@ -119,20 +119,21 @@ def test_a_queue_is_chosen_by_its_number_and_if_necessary_its_broker():
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "kind", "message"),
     [
         (
             {"queue_id": 1},
+            InvalidMessageError,
             "queue 1 of topic T is at several brokers; set column broker as well. Its queues are a:0, a:1",
         ),
-        ({"queue_id": 2, "broker": "b"}, "b:2 of topic T does not exist. Its queues are a:0"),
-        ({"queue_id": 3}, "queue 3 of topic T does not exist"),
+        ({"queue_id": 2, "broker": "b"}, TopicRouteError, "b:2 of topic T does not exist. Its queues are a:0"),
+        ({"queue_id": 3}, TopicRouteError, "queue 3 of topic T does not exist"),
     ],
 )
-def test_a_queue_that_is_none_or_several_is_an_error(fields: dict[str, Any], message: str):
+def test_a_queue_that_is_none_or_several_is_an_error(fields: dict[str, Any], kind: type[Exception], message: str):
     (row,) = rows(fields)
     assert row.queue is not None
-    with pytest.raises(InvalidMessageError, match=message):
+    with pytest.raises(kind, match=message):
         row.queue(QUEUES, row.message)
 
 

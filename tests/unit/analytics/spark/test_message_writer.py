@@ -10,11 +10,12 @@ import pytest
 from rocketbroker.analytics.spark.message_rows import RowError
 from rocketbroker.analytics.spark.message_writer import MessageStreamWriter, MessageWriter, RowSender, SentMessages
 from rocketbroker.analytics.spark.sink_options import sink_options
-from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.message import Message, SendResult
 from rocketbroker.client.producer.message_sender import QueueSelector
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import RemotingConnectError, StoreError
+from tests.support.sent_messages import StepClock, send_result
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(4)]
 OPTIONS = {"namesrvAddr": "ns:9876", "topic": "T"}
@@ -29,7 +30,7 @@ class FakeSender:
         self.acknowledged: list[tuple[bytes, int | None]] = []
         self.bytes_in_flight = self.most_in_flight = 0
 
-    async def send(self, message: Message, queue: QueueSelector | None) -> None:
+    async def send(self, message: Message, queue: QueueSelector | None) -> SendResult:
         self.tries.append(message.body)
         self.bytes_in_flight += len(message.body)
         self.most_in_flight = max(self.most_in_flight, self.bytes_in_flight)
@@ -39,15 +40,7 @@ class FakeSender:
         if message.body in self.refused:
             raise RemotingConnectError("no connection")
         self.acknowledged.append((message.body, queue(QUEUES, message).queue_id if queue else None))
-
-
-class StepClock(SystemClock):
-    """Time that only sleeping moves on."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
+        return send_result()
 
 
 def batches(count: int, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
@@ -82,19 +75,13 @@ async def test_bytes_in_flight_are_bounded() -> None:
     assert bounded.most_in_flight == 9
 
 
-async def test_the_rate_is_that_of_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, really = StepClock(), asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        clock.now += seconds
-        await really(0)
-
-    monkeypatch.setattr("rocketbroker.analytics.spark.send_lanes.asyncio.sleep", sleep)
+async def test_the_rate_is_that_of_the_task(clock: StepClock) -> None:
     options = sink_options({**OPTIONS, "maxMessagesPerSecondPerTask": "50"})
     assert await RowSender(FakeSender(), clock, options, "w:3").send(batches(101)) == 101
     assert clock.now == pytest.approx(2.0)
 
 
+@pytest.mark.usefixtures("clock")
 async def test_a_send_that_fails_ends_the_task_with_the_row_and_what_was_sent(caplog: pytest.LogCaptureFixture) -> None:
     sender = FakeSender(b"012")
     with pytest.raises(RowError, match=r"^row 12 of the partition \(topic T\): no connection") as raised:

@@ -7,7 +7,7 @@ NAMESRV = {"namesrvAddr": "ns1:9876;ns2:9876"}
 
 
 def test_what_holds_when_nothing_is_said():
-    assert sink_options(NAMESRV) == SinkOptions("ns1:9876;ns2:9876", None, "spark_sink", 3.0, 2, 0, 16 << 20)
+    assert sink_options(NAMESRV) == SinkOptions("ns1:9876;ns2:9876", None, "spark_sink", 3.0, 10, 0, 16 << 20)
 
 
 def test_each_option_in_any_case():
