@@ -1,4 +1,4 @@
-"""What tests of senders without a broker need: acknowledgements, and time that passes at once."""
+"""Parts for tests of senders without a broker: acknowledgements, and time that passes at once."""
 
 from rocketbroker.client.core.message import SendResult, SendStatus
 from rocketbroker.codec.message.message_ext import MessageQueue
