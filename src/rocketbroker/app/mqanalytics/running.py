@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -214,8 +215,10 @@ def reading() -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
+def running(what: str, settings: Mapping[str, str] = MappingProxyType({})) -> "Iterator[tuple[SparkSession, Progress]]":
     """Run a Spark session and yield it with a progress function; if stderr is a terminal, show a progress bar.
+
+    Those of the command line take precedence over ``settings``.
 
     Raises:
         StoreError: a job failed.
@@ -232,7 +235,7 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
         def tell(done: int, total: int) -> None:
             update(description=what, completed=done, total=total)
 
-        with spark_session(f"mqanalytics {what}", SPARK_SETTINGS.get()) as spark:
+        with spark_session(f"mqanalytics {what}", {**settings, **SPARK_SETTINGS.get()}) as spark:
             register(spark)
             try:
                 with SparkProgress(spark, tell), described(spark, what):
@@ -242,9 +245,14 @@ def running(what: str) -> "Iterator[tuple[SparkSession, Progress]]":
 
 
 @contextmanager
-def job_scope(what: str, roots: "tuple[StoreRoot, ...]", wanted: "Selection | None" = None) -> "Iterator[Scope]":
+def job_scope(
+    what: str,
+    roots: "tuple[StoreRoot, ...]",
+    wanted: "Selection | None" = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> "Iterator[Scope]":
     """Run a Spark session and yield the stores and the selection of a job in it, all messages by default."""
-    with running(what) as (spark, _):
+    with running(what, settings) as (spark, _):
         from rocketbroker.analytics.columns.selection import EVERYTHING
         from rocketbroker.analytics.jobs.scope import Scope
 
