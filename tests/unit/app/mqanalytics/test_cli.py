@@ -64,4 +64,8 @@ def test_settings_of_spark_stand_before_the_job(monkeypatch: pytest.MonkeyPatch,
     told = CliRunner().invoke(app, [*options, "sizes", str(tmp_path)])
 
     assert told.exit_code == 2, told.output
-    assert asked == [{"spark.master": "spark://h:1", "spark.executor.memory": "1g"}]
+    compiler = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    assert asked == [compiler | {"spark.master": "spark://h:1", "spark.executor.memory": "1g"}]
+
+    CliRunner().invoke(app, ["--conf", "spark.driver.extraJavaOptions=-Dx=1", "sizes", str(tmp_path)])
+    assert asked[1:] == [{"spark.driver.extraJavaOptions": "-Dx=1"}]
