@@ -67,11 +67,31 @@ class Bounds:
         return Bound(self.default.offset, self.times[topic]) if topic in self.times else self.default
 
 
+class QueueOffset(NamedTuple):
+    """Offset that an option gives for a queue."""
+
+    broker: str
+    topic: str
+    queue_id: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.offset} for queue {self.queue_id} of {self.topic} at {self.broker}"
+
+
+def queue_offsets(bounds: Bounds) -> Iterator[QueueOffset]:
+    """Yield the offset of each queue that is named."""
+    for broker, topics in bounds.offsets.items():
+        for topic, queues in topics.items():
+            for queue_id, offset in queues.items():
+                yield QueueOffset(broker, topic, queue_id, offset)
+
+
 def subscription(values: OptionValues) -> Subscription:
     """Return the topics that the options name."""
     if "subscribe" in values and "subscribePattern" in values:
         raise ConfigError("subscribe and subscribePattern are both given; give one of them")
-    topics = frozenset(filter(None, map(str.strip, values.text("subscribe").split(","))))
+    topics = values.names("subscribe")
     if "subscribe" in values and not topics:
         raise ConfigError(f"subscribe names no topic; give {OFFSET_OPTIONS['subscribe']}")
     pattern = values.given.get("subscribePattern")
@@ -99,7 +119,6 @@ def _bounds(values: OptionValues, which: str, default: int, words: tuple[str, ..
     offsets: QueueOffsets = {}
     if values.text(by_offset).lstrip().startswith("{"):
         offsets = values.json(by_offset, dict[str, dict[str, dict[int, int]]])
-        _check_offsets(by_offset, offsets, lowest=EARLIEST if "earliest" in words else LATEST)
     elif by_offset in values:
         default = _WORDS[values.one_of(by_offset, words, "")]
     times: dict[str, int] = {}
@@ -108,38 +127,15 @@ def _bounds(values: OptionValues, which: str, default: int, words: tuple[str, ..
         times = values.json(by_time, dict[str, int])
     elif by_time in values:
         time_ms = values.json(by_time, int)
-    return Bounds(Bound(default, time_ms), offsets, times)
-
-
-def _check_offsets(name: str, offsets: QueueOffsets, lowest: int) -> None:
-    for broker, topics in offsets.items():
-        for topic, queues in topics.items():
-            for queue_id, offset in queues.items():
-                if offset < lowest:
-                    raise ConfigError(
-                        f"{name} has {offset} for queue {queue_id} of {topic} at {broker}; give an offset from 0, "
-                        f"{'-2 for earliest, ' if lowest == EARLIEST else ''}or -1 for latest"
-                    )
-
-
-class QueueOffset(NamedTuple):
-    """Offset that an option gives for a queue."""
-
-    broker: str
-    topic: str
-    queue_id: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.offset} for queue {self.queue_id} of {self.topic} at {self.broker}"
-
-
-def queue_offsets(bounds: Bounds) -> Iterator[QueueOffset]:
-    """Yield the offset of each queue that is named."""
-    for broker, topics in bounds.offsets.items():
-        for topic, queues in topics.items():
-            for queue_id, offset in queues.items():
-                yield QueueOffset(broker, topic, queue_id, offset)
+    bounds = Bounds(Bound(default, time_ms), offsets, times)
+    lowest = EARLIEST if "earliest" in words else LATEST
+    for each in queue_offsets(bounds):
+        if each.offset < lowest:
+            raise ConfigError(
+                f"{by_offset} has {each}; give an offset from 0, "
+                f"{'-2 for earliest, ' if lowest == EARLIEST else ''}or -1 for latest"
+            )
+    return bounds
 
 
 def check_order(starts: Bounds, ends: Bounds) -> None:

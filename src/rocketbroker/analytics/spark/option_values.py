@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from rocketbroker.analytics.spark.kafka_options import instead_of
 from rocketbroker.common.errors import ConfigError
 
 T = TypeVar("T")
@@ -16,6 +15,27 @@ _MS_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 
 _BYTE_UNITS: Final = {"": 1, "b": 1} | {
     unit + suffix: 1 << shift for unit, shift in (("k", 10), ("m", 20), ("g", 30)) for suffix in ("", "b", "ib")
 }
+
+# Options of Spark's Kafka source that our formats lack, in lower case, with what to use instead.
+_INSTEAD: Final = {
+    "assign": "name the topics by subscribe, and queues by startingOffsets and endingOffsets",
+    "endingoffsetsbytimestamp": "give endingTimestamp, as JSON by topic if topics differ",
+    "groupidprefix": "a query needs no consumer group, since its checkpoint has the offsets",
+    "includeheaders": "the column properties has them; includeProperties keeps some",
+    "kafka.group.id": "a query needs no consumer group, since its checkpoint has the offsets",
+    "maxrecordsperpartition": "give minPartitions",
+    "startingoffsetsbytimestamp": "give startingTimestamp, as JSON by topic if topics differ",
+    "startingoffsetsbytimestampstrategy": "a time after the last message is the end of the queue",
+}
+_OF_A_CLIENT: Final = ("kafka.", "kafkaconsumer.", "fetchoffset.")
+
+
+def instead_of(name: str) -> str:
+    """Return what to use instead of an option of Spark's Kafka source, in any case; empty for another option."""
+    name = name.lower()
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    return "it configures a Kafka client" if name.startswith(_OF_A_CLIENT) else ""
 
 
 class OptionValues:
@@ -48,6 +68,10 @@ class OptionValues:
     def text(self, name: str, default: str = "") -> str:
         """Return a text as given."""
         return self.given.get(name, default)
+
+    def names(self, name: str) -> frozenset[str]:
+        """Return the names that commas separate."""
+        return frozenset(filter(None, map(str.strip, self.text(name).split(","))))
 
     def json(self, name: str, kind: type[T], *, secret: bool = False) -> T:
         """Return a value written as JSON; errors do not repeat one that is ``secret``."""

@@ -42,7 +42,7 @@ def kept_properties(given: OptionValues) -> frozenset[str] | None:
     """Return the names of the properties to keep, all if None."""
     if "includeProperties" not in given:
         return None
-    names = frozenset(filter(None, map(str.strip, given.text("includeProperties").split(","))))
+    names = given.names("includeProperties")
     if not names:
         raise ConfigError(f"includeProperties names no property; give {PROPERTIES_OPTION['includeProperties']}")
     return names

@@ -1,6 +1,6 @@
 import pytest
 
-from rocketbroker.analytics.spark.option_values import OptionValues
+from rocketbroker.analytics.spark.option_values import OptionValues, instead_of
 from rocketbroker.common.errors import ConfigError
 
 MEANINGS = {
@@ -49,3 +49,19 @@ def test_errors_say_what_would_be_right():
     with pytest.raises(ConfigError, match="Places is invalid") as refused:
         values(places='"s3cret"').json("Places", list[str], secret=True)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("ASSIGN", "name the topics by subscribe, and queues by startingOffsets and endingOffsets"),
+        ("startingOffsetsByTimestamp", "give startingTimestamp, as JSON by topic if topics differ"),
+        ("kafka.group.id", "a query needs no consumer group, since its checkpoint has the offsets"),
+        ("kafka.bootstrap.servers", "it configures a Kafka client"),
+        ("fetchOffset.numRetries", "it configures a Kafka client"),
+        ("subscribe", ""),
+        ("kafkaesque", ""),
+    ],
+)
+def test_what_to_use_instead(name: str, instead: str):
+    assert instead_of(name) == instead
