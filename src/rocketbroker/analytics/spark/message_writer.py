@@ -17,11 +17,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, row_error
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.sink_options import SinkOptions
-from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock

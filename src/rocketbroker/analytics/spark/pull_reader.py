@@ -32,7 +32,6 @@ from rocketbroker.analytics.spark.broker_queues import (
     queue_name,
     truncation_error,
 )
-from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.offset_options import EARLIEST, LATEST, Bounds
 from rocketbroker.analytics.spark.pull_options import PullOptions
 from rocketbroker.analytics.spark.pulled_columns import PULLED_SCHEMA, pulled_batches, pulled_records
@@ -46,7 +45,7 @@ from rocketbroker.analytics.spark.queue_ranges import (
     progress_of,
 )
 from rocketbroker.analytics.spark.read_options import TriggerDelay
-from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.codec.message.message_ext import MessageQueue

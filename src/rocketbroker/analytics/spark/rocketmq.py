@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore, arrow_schema, spark_schema
-from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
 from rocketbroker.common.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.split import plan_at_least
-from rocketbroker.analytics.spark.executors import Sent
 from rocketbroker.analytics.spark.queue_bounds import checked_bounds
 from rocketbroker.analytics.spark.read_options import check_batch_options, check_stream_options
 from rocketbroker.analytics.spark.source_options import (
@@ -32,7 +31,7 @@ from rocketbroker.analytics.spark.source_options import (
     source_values,
     table_of,
 )
-from rocketbroker.analytics.spark.worker import ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
 from rocketbroker.analytics.sql.facts import FACTS
 from rocketbroker.analytics.tables.table import check_selection, check_table_schema, chosen_stores, table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE, TABLES, find_table

@@ -36,11 +36,11 @@ from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_fi
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import damage_at_begin, read_split, walk_split
 from rocketbroker.analytics.log.split import Split, gaps, offsets_of_time, plan_at_least, plan_splits
-from rocketbroker.analytics.spark.executors import Sent, missing_store
 from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
 from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
 from rocketbroker.analytics.spark.read_options import TriggerDelay
 from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
+from rocketbroker.analytics.spark.worker import Sent, missing_store
 from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE
 from rocketbroker.codec.message.columns import Positions
