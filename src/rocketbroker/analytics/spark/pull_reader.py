@@ -63,10 +63,6 @@ _ROUTES_AGE_S: Final = 30.0
 _IDLE_POLL_S: Final = 0.1
 
 
-def _check_columns(schema: pa.Schema) -> None:
-    check_columns("messages", {column.name: column for column in PULLED_SCHEMA}, schema)
-
-
 def _report_loss(text: str, *, fail: bool) -> None:
     if fail:
         raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
@@ -151,8 +147,8 @@ def _check_known(spans: Mapping[MessageQueue, Span], bounds: Bounds, which: str)
         raise ConfigError(f"{which}Timestamp names topic {topic}, which is not read; correct or remove it")
 
 
-class PullReader(Sent, DataSourceReader):
-    """Reads the messages that queues have when the query is planned.
+class _RangeReader(Sent):
+    """Reader of ranges of queues, as tasks use it; the driver plans the ranges.
 
     Args:
         options: options of the query.
@@ -163,10 +159,31 @@ class PullReader(Sent, DataSourceReader):
     def __init__(
         self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
     ) -> None:
-        _check_columns(schema)
+        check_columns("messages", {column.name: column for column in PULLED_SCHEMA}, schema)
         self._options = options
         self._schema = schema
         self._connect = connect
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of one range."""
+        if not isinstance(partition, QueuePartition):  # Spark asks with None when there are no partitions
+            return
+        options, queue, at = self._options, partition.queue, partition.low
+        with ShortErrors(), SyncClient() as sync:
+            puller = QueuePuller(sync.open(self._connect(options.namesrv_addr)), queue, options.consumer_group)
+            pulls = pull_range(puller.pull, at, partition.high)
+            try:
+                while (pulled := sync.call(_next(pulls))) is not None:
+                    records = _records_between(queue, pulled, at, partition.high, fail=options.fail_on_data_loss)
+                    yield from pulled_batches(queue, records, self._schema, options.properties)
+                    at = pulled.next_offset
+            finally:
+                sync.call(pulls.aclose())
+        freeze_modules()
+
+
+class PullReader(_RangeReader, DataSourceReader):
+    """Reads the messages that queues have when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the queues, up to their current ends."""
@@ -184,30 +201,18 @@ class PullReader(Sent, DataSourceReader):
         ]
         return [(queue, starts[queue], ends[queue]) for queue in sorted(spans)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of one range."""
-        yield from read_range(partition, self._options, self._schema, self._connect)
 
-
-class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows queues; new ones are found within 30 s, and read from their first message.
 
     A new queue first gets its start in the progress, and its messages come with the next micro-batch. So the start of
     each range is in the checkpoint.
-
-    Args:
-        options: options of the query.
-        schema: columns and types wanted.
-        connect: opens the connections to a cluster.
     """
 
     def __init__(
         self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
     ) -> None:
-        _check_columns(schema)
-        self._options = options
-        self._schema = schema
-        self._connect = connect
+        super().__init__(options, schema, connect)
         # Opened on first use: Spark copies this object to its tasks, which do not need it.
         self._opened: tuple[SyncClient, BrokerQueues] | None = None
         # Ends of the queues at the start of a query with the trigger availableNow.
@@ -378,30 +383,6 @@ class PullStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow
         starts, ends = offsets_of(start), offsets_of(end)
         ranges = [(queue, starts[queue], ends[queue]) for queue in sorted(ends) if queue in starts]
         return [*partitions_of(ranges, self._options.min_partitions)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of one range."""
-        yield from read_range(partition, self._options, self._schema, self._connect)
-
-
-def read_range(
-    partition: InputPartition, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range with the columns and types of ``schema``."""
-    if not isinstance(partition, QueuePartition):  # Spark asks with None when there are no partitions
-        return
-    queue, at = partition.queue, partition.low
-    with ShortErrors(), SyncClient() as sync:
-        puller = QueuePuller(sync.open(connect(options.namesrv_addr)), queue, options.consumer_group)
-        pulls = pull_range(puller.pull, at, partition.high)
-        try:
-            while (pulled := sync.call(_next(pulls))) is not None:
-                records = _records_between(queue, pulled, at, partition.high, fail=options.fail_on_data_loss)
-                yield from pulled_batches(queue, records, schema, options.properties)
-                at = pulled.next_offset
-        finally:
-            sync.call(pulls.aclose())
-    freeze_modules()
 
 
 async def _next(pulls: AsyncGenerator[Pulled, None]) -> Pulled | None:
