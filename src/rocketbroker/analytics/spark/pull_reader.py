@@ -44,7 +44,7 @@ from rocketbroker.analytics.spark.queue_ranges import (
     partitions_of,
     progress_of,
 )
-from rocketbroker.analytics.spark.read_options import TriggerDelay
+from rocketbroker.analytics.spark.read_options import TriggerDelay, report_loss
 from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
@@ -61,12 +61,6 @@ _UNKNOWN: Final = float("inf")
 _ROUTES_AGE_S: Final = 30.0
 # Spark asks an idle stream for its end every 10 ms. Each time costs a request per queue.
 _IDLE_POLL_S: Final = 0.1
-
-
-def _report_loss(text: str, *, fail: bool) -> None:
-    if fail:
-        raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
-    logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 
 async def subscribed_queues(brokers: BrokerQueues, options: PullOptions) -> list[MessageQueue]:
@@ -90,7 +84,7 @@ def _skip_removed(queue: MessageQueue, offset: int, low: int, *, fail: bool) -> 
     """Return an offset, or that of the queue's first message if those before it were removed unread."""
     if offset < low:
         name = queue_name(queue)
-        _report_loss(
+        report_loss(
             f"{name} begins at {low}: offsets {offset} to {low - 1} were removed before they were read", fail=fail
         )
     return max(offset, low)
@@ -408,7 +402,7 @@ def _records_between(queue: MessageQueue, pulled: Pulled, low: int, high: int, *
         number = int(np.argmax(steps > 1))
         begin = int(offsets[number - 1]) + 1 if number else low
         others = missing - int(steps[number]) + 1
-        _report_loss(
+        report_loss(
             f"{queue_name(queue)} has no messages at offsets {begin} to {begin + int(steps[number]) - 2}"
             f"{f', and {others} more are missing' if others else ''}: they were removed unread, or are damaged",
             fail=fail,

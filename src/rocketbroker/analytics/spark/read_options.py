@@ -1,12 +1,15 @@
 """Options for reading that both formats parse alike: those of streams, those of batches, and the properties to keep."""
 
+import logging
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
 from rocketbroker.analytics.spark.offset_options import LATEST, queue_offsets, starting_bounds
 from rocketbroker.analytics.spark.option_values import OptionValues
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, StoreError
+
+logger = logging.getLogger(__name__)
 
 _STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp")
@@ -46,6 +49,13 @@ def kept_properties(given: OptionValues) -> frozenset[str] | None:
     if not names:
         raise ConfigError(f"includeProperties names no property; give {PROPERTIES_OPTION['includeProperties']}")
     return names
+
+
+def report_loss(text: str, *, fail: bool) -> None:
+    """Raise :class:`StoreError` for messages that were removed unread, or log them (option failOnDataLoss)."""
+    if fail:
+        raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
+    logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 
 @dataclass(frozen=True, slots=True)

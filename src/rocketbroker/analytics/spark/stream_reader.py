@@ -38,7 +38,7 @@ from rocketbroker.analytics.log.message_reader import damage_at_begin, read_spli
 from rocketbroker.analytics.log.split import Split, gaps, offsets_of_time, plan_at_least, plan_splits
 from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
 from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
-from rocketbroker.analytics.spark.read_options import TriggerDelay
+from rocketbroker.analytics.spark.read_options import TriggerDelay, report_loss
 from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
 from rocketbroker.analytics.spark.worker import Sent, missing_store
 from rocketbroker.analytics.tables.table import check_table_schema
@@ -394,27 +394,27 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
                 "truncated, or is that of another store; start with another checkpoint"
             )
         if low < log.begin:
-            self._lost(f"{name} begins at {log.begin}: offsets {low} to {log.begin} were removed before they were read")
+            self._report_loss(
+                f"{name} begins at {log.begin}: offsets {low} to {log.begin} were removed before they were read"
+            )
         for gap in gaps(log.files):
             at = int(gap.path[-20:]) + gap.position
             if low < at + gap.length and at < high:
-                self._lost(f"{name} has no file for offsets {at} to {at + gap.length}")
+                self._report_loss(f"{name} has no file for offsets {at} to {at + gap.length}")
 
     def _check_same(self, log: LogProgress, progress: dict[str, Any]) -> None:
         """Report if the records before a progress differ from those when it was recorded."""
         offset, then = int(progress["offset"]), progress.get("mark")
         now = log.mark(offset) if then else ""
         if now and now != then:
-            self._lost(
+            self._report_loss(
                 f"the log of broker {log.root.broker} ({log.root.shown}) has changed before offset {offset} since the "
                 "query read it: it was truncated and written again, or is that of another store; records there were "
                 "not read"
             )
 
-    def _lost(self, text: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
-        logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
+    def _report_loss(self, text: str) -> None:
+        report_loss(text, fail=self._options.fail_on_data_loss)
 
 
 def fair_shares(backlogs: Mapping[str, int], most: int) -> dict[str, int]:
