@@ -4,8 +4,6 @@ Without Spark: tests/unit/analytics/spark/test_stream_reader.py.
 """
 
 import json
-import os
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.commit_log_writer import CommitLogWriter
-from tests.support.our_servers import OurServer, OurServers, wait_serving
+from tests.support.our_servers import OurServers, launch_serving
 from tests.support.queued_store import QueuedStore
 from tests.support.slow_store_reader import slow_rows
-from tests.support.steady_load import SteadyLoad
+from tests.support.steady_load import SteadyLoad, run_until_killed
 from tests.support.streaming_query import (
     COLUMNS,
     is_further,
-    program,
     run_to_end,
     start_query,
     stopped,
@@ -35,7 +32,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 LIMIT_S = 400  # a machine may have much else to do
-LOG_FILE = 1 << 20
+LOG_FILES = {"mappedFileSizeCommitLog": 1 << 20}
 
 
 def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
@@ -108,33 +105,19 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
     assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
 
 
-def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None) -> OurServer:
-    settings = {"mappedFileSizeCommitLog": LOG_FILE}
-    broker = servers.launch_broker(namesrv.address, old.store if old else None, settings, port=old.port if old else 0)
-    wait_serving(broker, namesrv.address)
-    return broker
-
-
 def test_a_running_broker_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
     namesrv = servers.namesrv()
-    broker = launch(servers, namesrv)
+    broker = launch_serving(servers, namesrv, LOG_FILES)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     with SteadyLoad(namesrv.address) as load:
         load.wait_for(200)
-        process = program(broker.store, out, checkpoint)
-        try:
-            wait_until(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing", LIMIT_S)
-            assert process.poll() is None
-            load.wait_for(200)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        run_until_killed(load, broker.store, out, checkpoint, LIMIT_S)
         load.wait_for(200)
         known = written_batches(out)
         with stopped(start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)) as query:
             wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
             broker.kill()
-            broker = launch(servers, namesrv, broker)
+            broker = launch_serving(servers, namesrv, LOG_FILES, broker)
             load.wait_for(600)
         load.wait_for(100)
         with stopped(start_query(spark, broker.store, out, checkpoint)):

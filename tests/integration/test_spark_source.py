@@ -4,8 +4,6 @@ Without Spark: tests/unit/analytics/spark/test_pull_reader.py.
 """
 
 import asyncio
-import os
-import signal
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,14 +18,13 @@ from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
-from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
+from tests.support.our_servers import OurServers, launch_serving, make_topic
 from tests.support.slow_store_reader import slow_rows
-from tests.support.steady_load import SteadyLoad
+from tests.support.steady_load import SteadyLoad, run_until_killed
 from tests.support.streaming_query import (
     COLUMNS,
     FOLLOWED,
     is_further,
-    program,
     run_to_end,
     start_pulls,
     stopped,
@@ -173,33 +170,20 @@ def test_the_reason_of_an_error_is_shown(
     assert reason in reason_of(refused.value)
 
 
-def launch(servers: OurServers, namesrv: OurServer, old: OurServer | None = None) -> OurServer:
-    broker = servers.launch_broker(namesrv.address, old.store if old else None, {}, port=old.port if old else 0)
-    wait_serving(broker, namesrv.address)
-    return broker
-
-
 def test_each_message_comes_once_through_kills_of_query_and_broker(
     spark: SparkSession, servers: OurServers, tmp_path: Path
 ) -> None:
     namesrv = servers.namesrv()
-    broker = launch(servers, namesrv)
+    broker = launch_serving(servers, namesrv, {})
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     with SteadyLoad(namesrv.address) as load:
         load.wait_for(200)
-        process = program(namesrv.address, out, checkpoint)
-        try:
-            wait_until(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing", LIMIT_S)
-            assert process.poll() is None
-            load.wait_for(200)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        run_until_killed(load, namesrv.address, out, checkpoint, LIMIT_S)
         known = written_batches(out)
         with stopped(start_pulls(spark, namesrv.address, out, checkpoint, maxOffsetsPerTrigger=100)) as query:
             wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
             broker.kill()
-            broker = launch(servers, namesrv, broker)
+            broker = launch_serving(servers, namesrv, {}, broker)
             known = written_batches(out)
             wait_until(partial(is_further, out, known, query), "nothing was written after the restart", LIMIT_S)
             load.wait_for(200)

@@ -145,6 +145,15 @@ def wait_serving(broker: OurServer, namesrv: str) -> None:
     wait_registered(broker.address, namesrv, BOOT_LIMIT)
 
 
+def launch_serving(
+    servers: "OurServers", namesrv: OurServer, settings: Mapping[str, str | int], old: OurServer | None = None
+) -> OurServer:
+    """Launch a broker and wait until it serves; one in place of ``old`` has its store and port."""
+    broker = servers.launch_broker(namesrv.address, old.store if old else None, settings, port=old.port if old else 0)
+    wait_serving(broker, namesrv.address)
+    return broker
+
+
 class Cluster(NamedTuple):
     """One name server and one broker of ours."""
 
