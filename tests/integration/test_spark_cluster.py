@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -14,6 +15,7 @@ from rocketbroker.app.mqanalytics import cli
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.our_servers import ROOT
 from tests.support.ports import LOOPBACK
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
 
@@ -49,7 +51,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         made.close()
 
 
-def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCluster, tmp_path: Path):
+def test_two_workers_read_a_local_and_a_remote_store_with_the_files_of_spark_submit(
+    cluster: SparkCluster, tmp_path: Path
+):
     writers = {name: CommitLogWriter(tmp_path / name, file_size=1 << 17) for name in ("a", "b")}
     expected: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for seed, (broker, writer) in enumerate(writers.items()):
@@ -63,8 +67,12 @@ def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCl
     overwrite(path, position + 4, b"????")
     expected["b", lost["topic"]][0] -= 1
     expected["b", lost["topic"]][1] -= size
-    stores = ",".join(f"{broker}={writer.root}" for broker, writer in writers.items())
-    done = cluster.submit(JOB, stores, py_files=package_zip(tmp_path))
+    credentials = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    with s3_server() as server:
+        server.put(writers["b"].root, "stores/b")
+        shutil.rmtree(writers["b"].root)
+        stores = f"a={writers['a'].root},b={server.address('stores/b')}"
+        done = cluster.submit(JOB, stores, py_files=package_zip(tmp_path), executors=credentials, **credentials)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
     result = json.loads(lines[0].removeprefix("RESULT "))
@@ -72,6 +80,7 @@ def test_two_workers_read_stores_with_the_files_of_spark_submit(cluster: SparkCl
     assert result["executors"] == 2
     assert result["partitions"] >= 4
     assert result["corrupt"] == 1
+    assert SECRET_KEY not in done.stdout + done.stderr
     assert all("rocketbroker.zip" in source for source in result["imported"]), result["imported"]
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,9 +69,19 @@ class SparkCluster:
         }
 
     def submit(
-        self, script: Path, *arguments: str, py_files: Path | None = None, **environment: str
+        self,
+        script: Path,
+        *arguments: str,
+        py_files: Path | None = None,
+        executors: Mapping[str, str] | None = None,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a script by spark-submit, as a user would."""
+        """Run a script by spark-submit, as a user would; ``executors`` is their environment, the other the driver's."""
+        given = [
+            word
+            for name, value in (executors or {}).items()
+            for word in ("--conf", f"spark.executorEnv.{name}={value}")
+        ]
         command = [
             str(self._spark() / "bin" / "spark-submit"),
             *("--master", self.master, *(("--py-files", str(py_files)) if py_files else ())),
@@ -78,6 +89,7 @@ class SparkCluster:
             *("--conf", "spark.ui.enabled=false", "--executor-memory", "512m"),
             *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
             *("--conf", f"spark.executor.extraJavaOptions={_BRIEF}"),
+            *given,
             str(script),
             *arguments,
         ]
