@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.testing import RocketMQServer
+from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.streaming_query import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -175,6 +176,33 @@ def test_a_stream_that_fails_sends_the_batch_again_with_the_same_ids(
     )
     query = ids(stored)[0].partition(":")[0]
     assert list(kept) == [f"{query}:{batch}:0:{row}" for batch in (0, 1) for row in range(20)]
+
+
+def test_names_of_options_may_be_in_any_case(spark: SparkSession, mq: RocketMQServer, tmp_path: Path) -> None:
+    def named(how: Any, **options: str) -> Any:
+        """Give each option to a reader or writer, in upper case."""
+        return how.format("rocketmq").options(**{name.upper(): text for name, text in options.items()})
+
+    address = {"namesrvAddr": mq.namesrv_addr}
+    named(frame_of(spark, {"body": "x"}).drop("topic").write, **address, topic="T").mode("append").save()
+    assert named(spark.read, **address, subscribe="T").load().count() == 1
+    stream = named(spark.readStream, **address, subscribe="T", maxOffsetsPerTrigger="1").load().select("body")
+
+    def start() -> Any:
+        writer = named(stream.writeStream, **address, topic="U", checkpointLocation=str(tmp_path / "checkpoint"))
+        return writer.queryName("Copy").trigger(availableNow=True).start()
+
+    run_to_end(start, LIMIT_S)
+    assert [message.body for message in mq.messages("U")] == [b"x"]
+    # Of two names that differ in case only, Spark passes on the last.
+    given = f"NAMESRVADDR '{mq.namesrv_addr}', subscribe 'None', SUBSCRIBE 'U'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW copied USING rocketmq OPTIONS ({given})")
+    assert spark.table("copied").count() == 1
+    writer = CommitLogWriter(tmp_path / "store")
+    writer.append()
+    given = f"PATH '{writer.root}', SUBSCRIBE 'Topic', STARTINGOFFSETS 'earliest'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW stored USING rocketmq_store OPTIONS ({given})")
+    assert spark.table("stored").count() == 1
 
 
 def test_a_stream_in_complete_mode_is_refused(spark: SparkSession, mq: RocketMQServer, tmp_path: Path) -> None:
