@@ -105,8 +105,20 @@ class _Planner:
             front, queues = self._queues(front)  # read again: entries that arrived meanwhile are part of the proof
         if not _is_worth_it(queues, front, tail):
             return None
-        parts = [part for file in self._files for part in _parts(queues, file, (front, tail), part_size)]
+        within = zip(self._files, self._by_file(queues), strict=True)
+        parts = [part for file, found in within for part in _parts(found, file, (front, tail), part_size)]
         return QueuePlan(front, tail, parts)
+
+    def _by_file(
+        self, queues: list[tuple[CheckedQueue, QueueEntries]]
+    ) -> list[list[tuple[CheckedQueue, QueueEntries]]]:
+        """Return the queues with entries in each file; asking each queue for each file would take minutes."""
+        bases = np.array([file.base for file in self._files])
+        found: list[list[tuple[CheckedQueue, QueueEntries]]] = [[] for _ in self._files]
+        for queue in queues:
+            for number in np.unique(np.searchsorted(bases, queue[1].offsets, "right") - 1):
+                found[number].append(queue)
+        return found
 
     def _wanted_topics(self) -> list[str]:
         """Return the selected topics; a pattern selects among those of the store."""

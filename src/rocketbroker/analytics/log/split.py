@@ -1,7 +1,7 @@
 """Parts of CommitLogs that can be read independently, without stretches that lie outside of a time range."""
 
 import logging
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -217,10 +217,13 @@ def _walked(wholes: list[Split], low: int, high: int, split_size: int) -> Iterat
 
 def _queued(wholes: list[Split], plan: QueuePlan) -> Iterator[Split]:
     for part in plan.parts:
-        for whole in wholes:
-            base = whole.file.base
-            if base <= part.low < base + whole.high:
-                yield replace(whole, low=part.low - base, high=part.high - base, entries=part.entries)
+        whole = wholes[bisect_right(wholes, part.low, key=_base) - 1]
+        base = _base(whole)
+        yield replace(whole, low=part.low - base, high=part.high - base, entries=part.entries)
+
+
+def _base(whole: Split) -> int:
+    return whole.file.base
 
 
 def gaps(files: list[LogFile]) -> list[SkippedRange]:

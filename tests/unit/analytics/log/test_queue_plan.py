@@ -17,7 +17,7 @@ from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.columns.selection import Range
 from rocketbroker.analytics.log import queue_plan, queue_proof
 from rocketbroker.analytics.log.message_reader import read_split
-from rocketbroker.analytics.log.queue_entries import EntryRange, QueueNotWholeError, queued_records
+from rocketbroker.analytics.log.queue_entries import EntryRange, QueueEntries, QueueNotWholeError, queued_records
 from rocketbroker.analytics.log.split import Split, plan_splits
 from tests.support import golden_store
 from tests.support.commit_log_writer import V4_HOST, V6_HOST, CommitLogWriter, overwrite
@@ -267,3 +267,24 @@ def test_an_entry_that_claims_too_much_takes_no_memory(made: tuple[Path, Rows], 
         overwrite(path, position + 8, struct.pack(">i", size))
         with pytest.raises(QueueNotWholeError):
             list(queued_records(split.file, (EntryRange("T3", row["queue_id"], 0, 1),)))
+
+
+def test_a_queue_is_asked_for_the_files_of_its_entries_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of topics and files would otherwise take minutes to plan."""
+    writer, topics = CommitLogWriter(tmp_path, file_size=1 << 10), [f"T{number}" for number in range(60)]
+    for topic in [*topics, *["Other"] * 300]:
+        writer.append(bytes(300), topic.encode(), queue_offset=0 if topic != "Other" else len(writer.records) - 60)
+    rows = slow_rows(writer.directory)
+    write_queues(tmp_path, rows)
+    monkeypatch.setattr(queue_plan, "_DISPATCH_MARGIN", 0)
+    asked, between = list[tuple[int, int]](), QueueEntries.between
+
+    def counted(entries: QueueEntries, low: int, high: int) -> QueueEntries:
+        asked.append((low, high))
+        return between(entries, low, high)
+
+    monkeypatch.setattr(QueueEntries, "between", counted)
+    found, splits = read(tmp_path, Selection(topics=set(topics)))
+    assert [row["topic"] for row in found] == topics
+    assert len(splits) >= 30
+    assert len(asked) <= 5 * len(topics)
