@@ -1,4 +1,4 @@
-"""Tables, streams and jobs through Spark Connect: the client has no JVM, and sends plans to a server."""
+"""Tables, streams, jobs and brokers through Spark Connect: the client has no JVM, and sends plans to a server."""
 
 import importlib.util
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.testing import RocketMQServer
 from tests.support import golden_store
 from tests.support.commit_log_writer import overwrite
 from tests.support.our_servers import ROOT
@@ -41,7 +42,7 @@ def run_client(*arguments: str | Path) -> dict[str, object]:
     return result
 
 
-def test_tables_views_filters_streams_and_jobs(tmp_path: Path):
+def test_tables_views_filters_streams_jobs_and_brokers(tmp_path: Path):
     from tests.support.connect_server import connect_server
 
     store = golden_store.unpack("clean", tmp_path)
@@ -51,8 +52,10 @@ def test_tables_views_filters_streams_and_jobs(tmp_path: Path):
     overwrite(damaged / "commitlog" / ("0" * 20), lost["physical_offset"] + 4, b"????")
     home = tmp_path / "server"
     home.mkdir()
-    with connect_server(home) as address:
-        result = run_client(address, store, damaged, tmp_path)
+    with RocketMQServer() as mq, connect_server(home) as address:
+        result = run_client(address, store, damaged, tmp_path, mq.namesrv_addr)
+        bodies = sorted(message.body for message in mq.messages("Copied"))
+    assert bodies == [b"first", b"second"]
     counts = Counter(row["topic"] for row in rows if row["queue_id"] == 0)
     assert result == {
         "counts": sorted([topic, count] for topic, count in counts.items()),
@@ -60,6 +63,7 @@ def test_tables_views_filters_streams_and_jobs(tmp_path: Path):
         "parsed": sum(row["body"].startswith(b"{") for row in rows),
         "topics": sorted(row["topic"] for row in table_rows(store, "topics")),
         "streamed": [row["physical_offset"] for row in rows],
+        "copied": ["first", "second"],
         "traffic": len(rows) - 1,
         "exported": len(rows) - 1,
         "not_read": [1, lost["size"]],

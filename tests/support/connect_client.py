@@ -1,4 +1,4 @@
-"""A user's Spark Connect program; prints one line of JSON. Arguments: address, store, damaged store, folder."""
+"""A user's Spark Connect program; prints one line of JSON.."""
 
 import json
 import sys
@@ -21,8 +21,21 @@ def streamed(spark: SparkSession, store: str, out: str) -> list[int]:
     return sorted(row[0] for row in spark.read.parquet(f"{out}/rows").collect())
 
 
+def copied(spark: SparkSession, namesrv: str, out: str) -> list[str]:
+    """Send two messages, and return the bodies of those that a stream copies to another topic."""
+    address = {"namesrvAddr": namesrv}
+    rows = spark.createDataFrame([("first",), ("second",)], "body string")
+    rows.write.format("rocketmq").options(**address, topic="Sent").mode("append").save()
+    stream = spark.readStream.format("rocketmq").options(**address, subscribe="Sent").load().select("body")
+    writer = stream.writeStream.format("rocketmq").options(**address, topic="Copied")
+    writer = writer.option("checkpointLocation", f"{out}/copied")
+    run_to_end(writer.trigger(availableNow=True).start, 400)
+    found = spark.read.format("rocketmq").options(**address, subscribe="Copied").load().select("body")
+    return sorted(bytes(row[0]).decode() for row in found.collect())
+
+
 if __name__ == "__main__":
-    address, store, damaged, out = sys.argv[1:]
+    address, store, damaged, out, namesrv = sys.argv[1:]
     spark = SparkSession.builder.remote(address).getOrCreate()
     assert "connect" in type(spark).__module__, type(spark)
     register(spark)
@@ -38,6 +51,7 @@ if __name__ == "__main__":
         "parsed": parsed.where("value IS NOT NULL").count(),
         "topics": sorted(row["topic"] for row in table(spark, store, "topics", ["topic"]).collect()),
         "streamed": streamed(spark, store, out),
+        "copied": copied(spark, namesrv, out),
         "traffic": sum(row["messages"] for row in by_minute.collect()),
         "exported": export(scope.messages(), f"{out}/exported"),
         "not_read": scope.not_read(),
