@@ -28,6 +28,8 @@ LAKES = ("delta-4.2", "iceberg-4.1")  # tables that Spark writes, with the relea
 JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 # The newest on Maven Central in November 2026; Spark 4.3.0 runs it.
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
+# PySpark 4.2 has the other jars of this release.
+HADOOP_CLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 COPY_JAR_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 MAVEN_LIMIT = 600  # seconds
@@ -139,6 +141,11 @@ def junit_jar() -> Path:
 def spark_avro_jar() -> Path:
     """Return the jar of Spark's functions for Avro, fetched by Maven at first use."""
     return _jar(SPARK_AVRO, "spark-avro")
+
+
+def hadoop_cluster_jar() -> Path:
+    """Return the jar of Hadoop's servers in one process, fetched by Maven at first use."""
+    return _jar(HADOOP_CLUSTER, "hadoop-minicluster")
 
 
 def _jar(artifact: str, name: str) -> Path:

@@ -23,7 +23,13 @@ from rocketbroker.common.local_file import LocalFile
 
 # Longest file name that file systems allow, in bytes.
 _LONGEST_NAME: Final = 255
-_SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
+_HADOOP: Final = ("hdfs", "viewfs")
+_SCHEMES: Final = ("s3", "gs", "gcs", *_HADOOP, "abfs", "abfss")
+# What libhdfs needs; it shows the causes of its errors on stderr alone.
+_HADOOP_NEEDS: Final = (
+    "reading from Hadoop needs its libhdfs (set HADOOP_HOME or ARROW_LIBHDFS_DIR), a Java (JAVA_HOME), and CLASSPATH "
+    "as `hadoop classpath --glob` prints it; or copy the store to this machine or to s3://"
+)
 # Small reads are served from cached blocks of this many bytes.
 _BLOCK: Final = 256 << 10
 _BLOCKS: Final = 4
@@ -283,15 +289,21 @@ def file_system(root: StoreRoot) -> tuple[Any, str]:
 @lru_cache(maxsize=64)
 def _remote_file_system(uri: str) -> tuple[Any, str]:
     """Return the file system of an address; cached, for one connection pool per address."""
-    root = StoreRoot("", uri)
-    if urlsplit(uri).scheme.lower() not in _SCHEMES:
+    root, scheme = StoreRoot("", uri), urlsplit(uri).scheme.lower()
+    if scheme not in _SCHEMES:
         raise ConfigError(f"{root.shown}: unknown scheme; use a path, file://, or one of {', '.join(_SCHEMES)}")
     from pyarrow import fs
 
     try:
         file_system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(f"cannot reach {root.shown}: {_without_secrets(str(error), uri)}") from error
+        why = _without_secrets(str(error), uri)
+        if scheme in _HADOOP:  # further lines list a hundred files that were tried
+            why = f"{why.partition(chr(10))[0]}; {_HADOOP_NEEDS}"
+        raise StoreError(f"cannot reach {root.shown}: {why}") from error
+    # pyarrow connects on use, and takes a namenode that does not answer for one without the path.
+    if scheme in _HADOOP and file_system.get_file_info("/").type == fs.FileType.NotFound:
+        raise StoreError(f"cannot reach {root.shown}: the namenode does not answer; libhdfs shows the cause on stderr")
     return file_system, path.rstrip("/")
 
 

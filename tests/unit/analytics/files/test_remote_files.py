@@ -243,8 +243,15 @@ def test_addresses_of_other_clouds_and_of_hadoop_go_to_pyarrow(
 def test_a_library_that_pyarrow_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ARROW_LIBHDFS_DIR", "HADOOP_HOME", "JAVA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
-    with pytest.raises(StoreError, match=r"cannot reach hdfs://namenode:9000/store: .*(libhdfs|libjvm)"):
+    reason = r"^cannot reach hdfs://namenode:9000/store: .*(libhdfs|libjvm); reading from Hadoop needs its libhdfs"
+    with pytest.raises(StoreError, match=reason):
         plan_splits("hdfs://namenode:9000/store")
+
+
+def test_a_namenode_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pa, "fs", PretendedPyarrow(tmp_path / "none"))
+    with pytest.raises(StoreError, match="cannot reach hdfs://silent/store: the namenode does not answer; libhdfs"):
+        plan_splits("hdfs://silent/store")
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "memory", "nothing"])
