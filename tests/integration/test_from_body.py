@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from rocketbroker.analytics import from_body, messages
@@ -23,6 +24,7 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.common.errors import ConfigError
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.java_toolchain import spark_avro_jar
+from tests.support.streaming_query import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -30,6 +32,9 @@ ORDER = "id int, city string"
 KINDS = (COMPRESSION_ZLIB_TYPE, COMPRESSION_LZ4_TYPE, COMPRESSION_ZSTD_TYPE)
 # Offset 3 is plain, 4 and 5 are no orders, 6 cannot be decompressed.
 UNFIT = (4, 5, 6)
+PARSED = {**{number: (number, "Łódź") for number in range(3)}, 3: (3, None), **dict.fromkeys(UNFIT)}
+SCHEMA = "topic string, queue_id int, queue_offset bigint, decompressed_body binary"
+LIMIT_S = 250
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +68,7 @@ def test_json_is_parsed_and_rows_that_do_not_fit_are_kept(
     found = from_body(orders(spark, store), "json", schema)
     assert found.schema["value"].dataType.simpleString() == "struct<id:int,city:string>"
     rows = {row["queue_offset"]: row["value"] for row in found.collect()}
-    assert {number: value and tuple(value) for number, value in rows.items()} == {
-        **{number: (number, "Łódź") for number in range(3)},
-        3: (3, None),
-        **dict.fromkeys(UNFIT),
-    }
+    assert {number: value and tuple(value) for number, value in rows.items()} == PARSED
     unfit = found.where("value IS NULL").select("queue_offset", "decompressed_body").collect()
     assert [tuple(row) for row in unfit] == [(4, b'{"id": "three", "city": "Oslo"}'), (5, b"\xff"), (6, None)]
     assert [row["city"] for row in found.where("value.id < 3").select("value.*").collect()] == ["Łódź"] * 3
@@ -85,6 +86,24 @@ def test_fail_fast_names_the_message(spark: SparkSession, store: Path, number: i
     assert len(values(found.where("queue_offset < 4"))) == 4
     with pytest.raises(PySparkException, match=complaint):
         found.where(f"queue_offset = {number}").collect()
+
+
+def test_bodies_of_a_stream_are_parsed(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rocketmq_store").schema(SCHEMA).load(str(store))
+
+    def start(mode: str) -> StreamingQuery:
+        writer = from_body(stream, "json", ORDER, mode=mode).writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(tmp_path / f"{mode}-checkpoint"))
+        return writer.trigger(availableNow=True).start(str(tmp_path / mode))
+
+    run_to_end(lambda: start("PERMISSIVE"), LIMIT_S)
+    written = spark.read.parquet(str(tmp_path / "PERMISSIVE")).collect()
+    found = {row["queue_offset"]: row["value"] for row in written}
+    assert {number: value and tuple(value) for number, value in found.items()} == PARSED
+    with pytest.raises(
+        StreamingQueryException, match=r"decompressed_body of topic Topic, queue_id 0, queue_offset \d is"
+    ):
+        run_to_end(lambda: start("FAILFAST"), LIMIT_S)
 
 
 def test_options_are_those_of_spark(spark: SparkSession) -> None:
