@@ -8,9 +8,11 @@ docs/operations/scale.md. Cores are those of the measured machine; the network r
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ import numpy as np
 import typer
 
 from bench import load
-from bench.harness import BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
+from bench.harness import ROOT, BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
 from bench.stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
@@ -30,6 +32,10 @@ PLAIN: Final = (
     *("traffic_decode", "traffic_queues"),
 )
 SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
+#: Spark cases with the messages as Parquet, and commands, their start included; they run if they are named.
+STAGED: Final = ("spark_export", "spark_parquet_pruned")
+COMMANDS: Final = {"audit": ("mqanalytics", "audit"), "check": ("mqstore", "check")}
+KNOWN: Final = (*PLAIN, *SPARK, *STAGED, *COMMANDS)
 #: Cases that are run on stores of each size; all others on the first size only.
 GROWING: Final = (
     *("read", "headers_walk", "pruned", "traffic_queues"),
@@ -42,6 +48,7 @@ DRAIN, DRAIN_TOPIC, _DRAIN_LIMIT_S = "java_drain", "orders", 900
 WORKER_LIMIT_MIB: Final = 1024
 _SEGMENT: Final = 1 << 28
 _BUFFER: Final = 8 << 20
+_SHOWN: Final = 2000  # last characters of the output of a failed command
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Measure:
         cores: cores of the Spark session; 0 without Spark.
         messages, size: messages in the store, and bytes of its log.
         wall, cpu: seconds; CPU time of all processes.
-        peak: peak memory in MiB of the process, or with Spark of one Python worker.
+        peak: peak memory in MiB of the process, or with Spark of one Python worker; 0 if it was not measured.
     """
 
     round: int
@@ -65,7 +72,7 @@ class Measure:
     size: int
     wall: float
     cpu: float
-    peak: float
+    peak: float = 0.0
 
     @property
     def cpu_ns(self) -> float:
@@ -149,15 +156,23 @@ def measure(stores: Sequence[Store], names: Sequence[str], rounds: int, cores: S
             mine = [name for name in names if store is stores[0] or name in GROWING]
             for name in PLAIN:
                 if name in mine:
-                    yield from _run(store, number, 0, "bench.analytics_cases", name, str(store.root))
-            spark = [name for name in SPARK if name in mine]
+                    yield from run_cases(store, number, 0, *python("analytics_cases"), name, str(store.root))
+            spark = [name for name in (*SPARK, *STAGED) if name in mine]
             for each in cores if spark else ():
-                yield from _run(store, number, each, "bench.analytics_spark", str(store.root), str(each), *spark)
+                command = [*python("analytics_spark"), str(store.root), str(each), *spark]
+                yield from run_cases(store, number, each, *command)
+            for name in COMMANDS:
+                if name in mine:
+                    yield run_command(store, number, name)
 
 
-def _run(store: Store, number: int, cores: int, module: str, *arguments: str) -> Iterator[Measure]:
+def python(module: str) -> list[str]:
+    """Return the begin of a command that runs a module of this package."""
+    return [sys.executable, "-P", "-m", f"bench.{module}"]
+
+
+def run_cases(store: Store, number: int, cores: int, *command: str) -> Iterator[Measure]:
     """Run a process of cases and yield a measure for each JSON line it prints."""
-    command = [sys.executable, "-P", "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -168,7 +183,24 @@ def _run(store: Store, number: int, cores: int, module: str, *arguments: str) ->
                 raise BenchError(f"{name} returned {delivered:,} of {store.messages:,} messages")
             yield Measure(number, name, store.gib, cores, store.messages, store.size, **found)
     if process.returncode:
-        raise BenchError(f"{module} {' '.join(arguments)} ended with exit status {process.returncode}")
+        raise BenchError(f"{' '.join(command)} ended with exit status {process.returncode}")
+
+
+def run_command(store: Store, number: int, name: str) -> Measure:
+    """Run one of ``COMMANDS`` twice and return the measure of the second run."""
+    program, job = COMMANDS[name]
+    for _ in range(2):
+        # Spark's JVM waits for its workers, and the command for the JVM, so that children have the time of all.
+        before, begun = os.times(), time.perf_counter()
+        done = subprocess.run(
+            [ROOT / "bin" / program, job, store.root], capture_output=True, text=True, errors="replace", check=False
+        )
+        wall, after = time.perf_counter() - begun, os.times()
+        if done.returncode:
+            said = f"{done.stdout}{done.stderr}"[-_SHOWN:].strip()
+            raise BenchError(f"{program} {job} ended with exit status {done.returncode}: {said}")
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Measure(number, name, store.gib, 0, store.messages, store.size, wall, cpu)
 
 
 def java_drain(store: Store, home: Path) -> Measure:
@@ -182,7 +214,7 @@ def java_drain(store: Store, home: Path) -> Measure:
     settings.append("messageIndexEnable=false")
     rate = load.drain_store(copy, servers, DRAIN_TOPIC, "bench_drain", begins, messages, settings, _DRAIN_LIMIT_S)
     shutil.rmtree(copy)
-    return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, store.messages / rate, 0.0, 0.0)
+    return Measure(1, DRAIN, store.gib, 0, store.messages, store.size, store.messages / rate, 0.0)
 
 
 def lines(measures: Sequence[Measure]) -> list[Measure]:
@@ -228,6 +260,50 @@ def markdown(found: Sequence[Measure]) -> str:
     return table(head, rows) + "\n\n" + table(["ratio", "GiB", "aim", "measured", ""], aims, "lrrrl")
 
 
+STAGING: Final = (
+    *("GiB", "cores", "direct, messages/s", "Parquet, messages/s", "export, messages/s"),
+    *("queries until an export pays off, wall", "CPU"),
+)
+
+
+def staging(found: Sequence[Measure]) -> Iterator[list[str]]:
+    """Yield for each session that has all three cases how reads of Parquet compare with those of the store.
+
+    An export pays off after as many queries as the time of one that it saves fits into its own.
+    """
+    names = ("spark_pruned", "spark_parquet_pruned", "spark_export")
+    cases = {(line.gib, line.cores, line.name): line for line in found}
+    for gib, cores in dict.fromkeys((line.gib, line.cores) for line in found):
+        mine = [cases[gib, cores, name] for name in names if (gib, cores, name) in cases]
+        if len(mine) == len(names):
+            direct, parquet, export = mine
+            pays = [
+                f"{getattr(export, figure) / saved:.0f}" if saved > 0 else "never"
+                for figure in ("wall", "cpu")
+                for saved in [getattr(direct, figure) - getattr(parquet, figure)]
+            ]
+            yield [str(gib or "-"), str(cores), *(f"{line.messages / line.wall:,.0f}" for line in mine), *pays]
+
+
+def told(found: Measure) -> Measure:
+    """Print a measure and return it."""
+    where = f"{found.gib} GiB" if found.gib else f"{found.messages:,} messages"
+    with_cores = f", {found.cores} cores" if found.cores else ""
+    print(
+        f"[{found.round}] {found.name:16} {where}{with_cores}: {found.wall:8.2f} s, CPU {found.cpu:8.2f} s, "
+        f"{found.cpu_ns:8.1f} ns a message, peak {found.peak:6.0f} MiB",
+        flush=True,
+    )
+    return found
+
+
+def write_json(path: Path | None, run: dict[str, str], medians: Sequence[Measure], measures: Sequence[Measure]) -> None:
+    """Write medians and all measures to a file, if there is one to write."""
+    if path is not None:
+        shown = {"run": run, "medians": list(map(asdict, medians)), "runs": list(map(asdict, measures))}
+        path.write_text(json.dumps(shown, indent=1))
+
+
 def _numbers(text: str) -> list[int]:
     try:
         found = [int(part) for part in text.split(",") if part]
@@ -250,35 +326,22 @@ def analytics(  # noqa: PLR0913, PLR0917 - one argument for each option
     json_file: JsonFile = None,
 ) -> None:
     """Measure reads of stores. Exit with status 1 if a case fails or returns the wrong messages."""
-    names, sizes, core_counts = chosen(only, (*PLAIN, *SPARK), "case"), _numbers(gib), _numbers(cores)
+    names, sizes, core_counts = chosen(only, KNOWN, "case"), _numbers(gib), _numbers(cores)
     if java:
         load.prepare()
     run = heading(gib=gib, messages=messages, rounds=rounds, cores=cores, only=only)
-    measures: list[Measure] = []
-
-    def keep(found: Measure) -> None:
-        measures.append(found)
-        where = f"{found.gib} GiB" if found.gib else f"{found.messages:,} messages"
-        with_cores = f", {found.cores} cores" if found.cores else ""
-        print(
-            f"[{found.round}] {found.name:16} {where}{with_cores}: {found.wall:8.2f} s, CPU {found.cpu:8.2f} s, "
-            f"{found.cpu_ns:8.1f} ns a message, peak {found.peak:6.0f} MiB",
-            flush=True,
-        )
-
     with temporary(folder) as home:
         place = stores or home
         place.mkdir(parents=True, exist_ok=True)
         found = [made(place, 0, messages)] if messages else [made(place, each, 0) for each in sizes]
-        for one in measure(found, names, rounds, core_counts):
-            keep(one)
+        measures = list(map(told, measure(found, names, rounds, core_counts)))
         if java:
-            keep(java_drain(found[0], home))
+            measures.append(told(java_drain(found[0], home)))
     medians = lines(measures)
-    if json_file is not None:
-        shown = {"run": run, "medians": list(map(asdict, medians)), "runs": list(map(asdict, measures))}
-        json_file.write_text(json.dumps(shown, indent=1))
+    write_json(json_file, run, medians, measures)
     print("\n" + markdown(medians))
+    if staged := list(staging(medians)):
+        print("\n" + table(STAGING, staged))
 
 
 TB: Final = 10**12

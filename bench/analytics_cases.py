@@ -165,13 +165,17 @@ CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
 def main() -> int:
     """Run one case and return the exit status."""
     name, root = sys.argv[1], Path(sys.argv[2])
-    timed = CASES[name](root)
+    tell(name, CASES[name](root))
+    return 0
+
+
+def tell(name: str, timed: Callable[[], int]) -> None:
+    """Time a case of this process and print its line."""
     timed()  # warm-up: libraries load modules at first use
     before, begun = _cpu(), time.perf_counter()
     messages = timed()
     wall, cpu = time.perf_counter() - begun, _cpu() - before
     print(json.dumps({"name": name, "messages": messages, "wall": wall, "cpu": cpu, "peak": _peak_mib()}))
-    return 0
 
 
 def _peak_mib() -> float:

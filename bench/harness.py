@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 #: Module of each command of bench/run; the command is its function of that name.
 COMMANDS: Final = {
     "analytics": "analytics",
+    "analytics_live": "analytics_live",
     "analytics_store": "stores",
     "big_store": "starts",
     "broker_processes": "scaling",

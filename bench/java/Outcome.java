@@ -4,6 +4,10 @@ import java.util.Locale;
 final class Outcome {
     private final StringBuilder fields = new StringBuilder();
 
+    Outcome name(String value) {
+        return put("name", '"' + value + '"');
+    }
+
     Outcome count(String name, long value) {
         return put(name, Long.toString(value));
     }

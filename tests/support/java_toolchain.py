@@ -25,6 +25,7 @@ ARCHIVE_SOURCES = SOURCES / "archive"
 CLIENTS = ("5.5.0", "4.9.8")
 SERVERS = ("5.5.0", "4.9.7")  # 5.5.0 brings mqadmin, too; servers of 4.9.8 are not on Maven Central
 LAKES = ("delta-4.2", "iceberg-4.1")  # tables that Spark writes, with the release of Spark that they are built for
+WITH_PARQUET = "5.5.0-parquet"  # the client 5.5.0, and Parquet's writer for what a benchmark pulls
 JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
 # The newest on Maven Central in November 2026; Spark 4.3.0 runs it.
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
@@ -121,7 +122,7 @@ def _digest(*parts: bytes) -> str:
 
 def jars(version: str) -> Path:
     """Return the folder of jars of one official version, fetched by Maven at first use."""
-    known = sorted({*CLIENTS, *SERVERS, *LAKES})
+    known = sorted({*CLIENTS, *SERVERS, *LAKES, WITH_PARQUET})
     if version not in known:
         raise ValueError(f"no official version {version!r} here, there are {', '.join(known)}")
     pom = SOURCES / f"pom-{version}.xml"
