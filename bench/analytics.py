@@ -349,7 +349,10 @@ PB: Final = 10**15
 #: Bytes of log, and the minutes available to read them.
 TASKS: Final = ((TB, 10), (TB, 60), (PB, 60), (PB, 24 * 60))
 #: Cases with Spark, and the matching cases without it.
-JOBS: Final = {"spark_traffic": "pruned", "spark_pruned": "pruned", "spark_full": "full"}
+JOBS: Final = {"spark_traffic": "pruned", "spark_pruned": "pruned", "spark_full": "full", "spark_export": "full"}
+#: Bytes of a store that one host, and ten, read.
+STORE_SIZE: Final = 100 * 10**9
+HOSTS: Final = (1, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +363,7 @@ class Rate:
         growth: CPU time a byte of the largest store divided by that of the smallest; 1 is linear growth.
         speed_up: wall time with one core divided by that with the most cores.
         cores: the most cores measured.
+        busy: CPU time of the largest store divided by its wall time and by the cores.
     """
 
     job: str
@@ -368,6 +372,7 @@ class Rate:
     growth: float
     speed_up: float
     cores: int
+    busy: float
 
 
 def rates(medians: Sequence[dict[str, Any]]) -> Iterator[Rate]:
@@ -383,7 +388,8 @@ def rates(medians: Sequence[dict[str, Any]]) -> Iterator[Rate]:
         one_core = [line for line in mine if (line["cores"], line["gib"]) == (1, smallest["gib"])]
         share = _cpu_a_byte(plain[0]) / _cpu_a_byte(smallest) if plain else float("nan")
         speed_up = one_core[0]["wall"] / smallest["wall"] if one_core else float("nan")
-        yield Rate(job, _cpu_a_byte(largest), share, _cpu_a_byte(largest) / _cpu_a_byte(smallest), speed_up, most)
+        growth, busy = _cpu_a_byte(largest) / _cpu_a_byte(smallest), largest["cpu"] / largest["wall"] / most
+        yield Rate(job, _cpu_a_byte(largest), share, growth, speed_up, most, busy)
 
 
 def _cpu_a_byte(line: dict[str, Any]) -> float:
@@ -400,12 +406,19 @@ def hosts_for(size: int, minutes: float, gigabits: float) -> int:
     return max(-(-size * 8 // round(gigabits * 1e9 * minutes * 60)), 1)
 
 
+def seconds_for(rate: Rate, hosts: int, start: float, gigabits: float) -> float:
+    """Return the seconds in which hosts like the measured one read ``STORE_SIZE``, by CPU or by network."""
+    by_cpu = STORE_SIZE * rate.seconds_a_byte / (hosts * rate.cores * rate.busy)
+    return start + max(by_cpu, STORE_SIZE * 8 / (hosts * gigabits * 1e9))
+
+
 def scale(
     measured: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of `analytics --json`.")],
     gigabits: Annotated[float, typer.Option(min=0.1, help="Network rate of a host to the object store, Gbit/s.")] = 10,
 ) -> None:
     """Print the tables of docs/operations/scale.md. Exit with status 1 without a measurement with Spark."""
-    found = list(rates(json.loads(measured.read_text())["medians"]))
+    medians = json.loads(measured.read_text())["medians"]
+    found, start = list(rates(medians)), max((line["wall"] for line in medians if line["name"] == START), default=0.0)
     if not found:
         raise BenchError(f"{measured} has none of the cases {', '.join(JOBS)}; run bench/run analytics --json")
     head = ["job", "MB/s and core", "CPU of the decoder", "CPU a byte, largest store / smallest", "wall, 1 core / all"]
@@ -426,3 +439,19 @@ def scale(
     ]  # fmt: skip
     jobs = [f"cores, {rate.job}" for rate in found]
     print(table(["log", "in", *jobs, f"hosts of {gigabits:g} Gbit/s"], needs, "ll" + "r" * (len(jobs) + 1)))
+    parts = [
+        [
+            rate.job, f"{start:.1f}", f"{rate.seconds_a_byte * 1e9:.2f}", str(rate.cores), f"{rate.busy:.2f}",
+            *(f"{seconds_for(rate, hosts, start, gigabits):,.0f}" for hosts in HOSTS),
+        ]
+        for rate in found
+    ]  # fmt: skip
+    head = [
+        "job",
+        "start, s",
+        "CPU, s a GB",
+        "cores of a host",
+        "busy",
+        *(f"{hosts} host{'s'[: hosts > 1]}, s" for hosts in HOSTS),
+    ]
+    print("\n" + table(head, parts))

@@ -1,5 +1,6 @@
 """Each case gives all messages of a mixed store, or those of its time range; medians, ratios, and cores that follow."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,9 +16,11 @@ from bench.analytics import (
     PB,
     PLAIN,
     SPARK,
+    STAGED,
     TB,
     Measure,
     Rate,
+    Store,
     cores_for,
     hosts_for,
     lines,
@@ -25,10 +28,17 @@ from bench.analytics import (
     markdown,
     rates,
     ratios,
+    run_command,
+    seconds_for,
+    staging,
 )  # fmt: skip
 from bench.analytics_cases import CASES, one_percent
+from bench.analytics_live import STORED
 from bench.analytics_spark import CASES as SPARK_CASES
-from bench.harness import application
+from bench.harness import BenchError, application
+from bench.pull_to_parquet import pull_to_parquet
+from rocketbroker.client import Message, Producer
+from rocketbroker.testing import RocketMQServer
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
 
@@ -45,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_cases_have_their_place_in_the_run():
     assert set(PLAIN) == set(CASES)
-    assert set(SPARK) == set(SPARK_CASES)
+    assert {*SPARK, *STAGED, *STORED} == set(SPARK_CASES)
     assert set(GROWING) <= {*PLAIN, *SPARK}
 
 
@@ -65,6 +75,22 @@ def test_a_case_runs_as_a_process(store: Path):
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert set(json.loads(done.stdout)) == {"name", "messages", "wall", "cpu", "peak"}
+
+
+def test_a_command_on_a_store_is_timed_to_its_end_or_shows_its_output(store: Path, tmp_path: Path):
+    measured = run_command(Store(store, 0, COUNT, 1), 1, "check")
+    assert (measured.name, measured.messages) == ("check", COUNT)
+    assert measured.cpu > 0
+    with pytest.raises(BenchError, match="mqstore check ended with exit status"):
+        run_command(Store(tmp_path, 0, 1, 1), 1, "check")
+
+
+async def test_our_client_pulls_each_message_into_parquet():
+    with RocketMQServer() as mq:
+        async with Producer("PG", mq.namesrv_addr) as producer:
+            for number in range(40):
+                await producer.send(Message("Pulled", b"%d" % number))
+        assert await asyncio.to_thread(pull_to_parquet, mq.namesrv_addr, "Pulled") == 40
 
 
 def test_a_store_that_is_kept_is_used_again(tmp_path: Path):
@@ -119,6 +145,16 @@ def test_the_start_of_a_session_has_no_figures_a_message():
     )
 
 
+def test_an_export_pays_off_once_its_time_is_saved():
+    cases = [
+        run("spark_pruned", 4.0, cores=1, wall=5.0),
+        run("spark_parquet_pruned", 5.0, cores=1, wall=1.0),
+        run("spark_export", 20.0, cores=1, wall=40.0),
+        run("spark_pruned", 9.0, cores=2),
+    ]
+    assert list(staging(cases)) == [["1", "1", "200,000", "1,000,000", "25,000", "10", "never"]]
+
+
 def test_workers_are_compared_with_their_limit():
     assert "| peak of a worker, MiB | all | ≤ 1024 | 2000 | not met |" in markdown(
         lines([run("spark_full", 1, cores=2, peak=2000.0), run("full", 1, peak=9000.0)])
@@ -139,6 +175,7 @@ MEASURED = {
         line("spark_traffic", 1, 2, 2.0, 1.1),
         line("spark_traffic", 8, 2, 20.0, 11.0),
         line("full", 1, 0, 3.0, 3.0),
+        line("spark_start", 1, 2, 6.0, 4.0),
     ]
 }
 
@@ -151,16 +188,24 @@ def test_a_rate_is_that_of_the_largest_store_and_says_whose_time_it_is():
     assert rate.growth == pytest.approx(1.25)
     assert rate.speed_up == pytest.approx(2.0)
     assert rate.cores == 2
+    assert rate.busy == pytest.approx(20 / 11 / 2)
 
 
 def test_cores_and_hosts_are_enough_and_not_one_too_many():
-    rate = Rate("job", 1 / 100e6, 0.5, 1, 2, 2)  # 100 MB/s and core
+    rate = Rate("job", 1 / 100e6, 0.5, 1, 2, 2, 0.8)  # 100 MB/s and core
     assert cores_for(rate, TB, 10) == 17  # 10,000 core seconds in 600
     assert cores_for(rate, PB, 60) == 2778
     assert cores_for(rate, 1, 60) == 1
     assert hosts_for(TB, 10, 10) == 2  # 800 s of one host
     assert hosts_for(TB, 60, 10) == 1
     assert hosts_for(PB, 60, 10) == 223
+
+
+def test_hosts_share_the_bytes_after_the_start_and_wait_for_cpu_or_network():
+    rate = Rate("job", 1 / 100e6, 0.5, 1, 2, 2, 0.8)
+    assert seconds_for(rate, 1, 5, 10) == pytest.approx(5 + 1000 / 1.6)
+    assert seconds_for(rate, 10, 5, 10) == pytest.approx(5 + 100 / 1.6)
+    assert seconds_for(rate, 10, 5, 1) == pytest.approx(5 + 80)
 
 
 def test_the_command_prints_both_tables_or_says_what_is_missing(tmp_path: Path):
@@ -170,6 +215,7 @@ def test_the_command_prints_both_tables_or_says_what_is_missing(tmp_path: Path):
     assert printed.exit_code == 0
     assert "| spark_traffic | 429 | 50 % | 1.25 | 2.00 of 2 |" in printed.stdout
     assert "| 1,000 TB | 24 h | 27 | 4 |" in printed.stdout
+    assert "| spark_traffic | 4.0 | 2.33 | 2 | 0.91 | 132 | 17 |" in printed.stdout
     path.write_text('{"medians": []}')
     nothing = CliRunner().invoke(application("scale"), [str(path)])
     assert nothing.exit_code == 1
