@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.commit_log_writer import CommitLogWriter
-from tests.support.our_servers import OurServers, launch_serving
+from tests.support.killed_stream import SOURCES, KilledStream
+from tests.support.our_servers import OurServers
 from tests.support.queued_store import QueuedStore
 from tests.support.slow_store_reader import slow_rows
-from tests.support.steady_load import SteadyLoad, run_until_killed
 from tests.support.streaming_query import (
     COLUMNS,
     is_further,
@@ -32,7 +32,6 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 LIMIT_S = 400  # a machine may have much else to do
-LOG_FILES = {"mappedFileSizeCommitLog": 1 << 20}
 
 
 def expected(commit_log: Path, broker: str) -> list[tuple[Any, ...]]:
@@ -105,26 +104,12 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
     assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
 
 
-def test_a_running_broker_is_followed_through_kills_of_both(spark: SparkSession, servers: OurServers, tmp_path: Path):
-    namesrv = servers.namesrv()
-    broker = launch_serving(servers, namesrv, LOG_FILES)
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    with SteadyLoad(namesrv.address) as load:
-        load.wait_for(200)
-        run_until_killed(load, broker.store, out, checkpoint, LIMIT_S)
-        load.wait_for(200)
-        known = written_batches(out)
-        with stopped(start_query(spark, broker.store, out, checkpoint, maxBytesPerTrigger=300_000)) as query:
-            wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
-            broker.kill()
-            broker = launch_serving(servers, namesrv, LOG_FILES, broker)
-            load.wait_for(600)
-        load.wait_for(100)
-        with stopped(start_query(spark, broker.store, out, checkpoint)):
-            load.wait_for(200)
-    finish(spark, broker.store, out, checkpoint)
-    found = written_rows(spark, out)
-    assert found == expected(broker.store / "commitlog", broker.store.name)
-    assert len(list((broker.store / "commitlog").iterdir())) > 3
-    bodies = {row[-1][:8] for row in found}
-    assert {b"%08d" % number for number in range(load.sent)} <= bodies
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_message_comes_once_through_kills_of_query_and_broker(
+    spark: SparkSession, servers: OurServers, source: str
+):
+    stream = KilledStream(servers, source)
+    stream.kill_both(rounds=1)
+    stream.finish(spark)
+    assert written_rows(spark, stream.out) == stream.expected()
+    assert len(list(stream.commit_log.iterdir())) > 1

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocketbroker.common.errors import ConfigError
-from tests.support.java_toolchain import LAKES, JavaError, jars
-from tests.support.job_frames import SMALL_SESSION, made_store
+from tests.support.delta_table import lake_settings
+from tests.support.java_toolchain import LAKES
+from tests.support.job_frames import made_store
+from tests.support.killed_stream import SOURCES, KilledStream
+from tests.support.our_servers import OurServers
 from tests.support.shared_session import SharedSession
-from tests.support.streaming_query import run_to_end
+from tests.support.streaming_query import COLUMNS, run_to_end, written_rows
 from tests.support.struct_log import LogRow, log_rows
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
 FORMS = ("parquet", "delta")
 CUT = 40_000  # bytes of the log
+DELTA = LAKES[0]
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +30,8 @@ def spark(shared_session: SharedSession) -> "Iterator[SparkSession]":
     """A session with the jars of Delta Lake and Iceberg."""
     from rocketbroker.analytics import register, spark_session
 
-    try:
-        files = [str(jar) for lake in LAKES for jar in sorted(jars(lake).glob("*.jar"))]
-    except JavaError as error:
-        pytest.skip(f"needs-maven: the jars of {', '.join(LAKES)} cannot be fetched: {error}")
+    settings = lake_settings(*LAKES) | {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
     shared_session.close()
-    settings = SMALL_SESSION | {
-        "spark.jars": ",".join(files),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
     with spark_session("lakes", settings) as session:
         register(session)
         yield session
@@ -97,6 +91,33 @@ def test_a_stream_is_continued_from_its_checkpoint(
         query = run_to_end(lambda: start("40k"), 300)
         assert table_rows(spark, form, tmp_path / "table") == sorted(log_rows(store / "commitlog"))
     assert query.lastProgress is None or query.lastProgress.numInputRows == 0
+
+
+def assert_each_message_is_once_in_delta(
+    spark: "SparkSession", servers: OurServers, source: str, rounds: int, seed: int = 0
+) -> None:
+    """Kill query and broker, and compare the table with the log, by Spark and without it."""
+    stream = KilledStream(servers, source, "delta", lake_settings(DELTA), seed)
+    stream.kill_both(rounds)
+    stream.finish(spark)
+    expected = stream.expected()
+    assert written_rows(spark, stream.out) == expected
+    read = spark.read.format("delta").load(str(stream.out))
+    assert sorted(map(tuple, read.select(*COLUMNS[:-1]).collect())) == [row[:-1] for row in expected]
+
+
+def test_a_stream_into_delta_survives_a_kill_of_query_and_broker(spark: "SparkSession", servers: OurServers) -> None:
+    assert_each_message_is_once_in_delta(spark, servers, "rocketmq", rounds=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_stream_into_delta_survives_many_kills(
+    spark: "SparkSession", servers: OurServers, source: str, seed: int
+) -> None:
+    assert_each_message_is_once_in_delta(spark, servers, source, rounds=2, seed=seed)
 
 
 def test_iceberg_for_another_release_of_spark_is_named(spark: "SparkSession", store: Path) -> None:

@@ -1,8 +1,10 @@
 """A standalone cluster of two workers: rocketbroker reaches them by ``spark-submit --py-files`` alone."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -13,11 +15,16 @@ import pytest
 
 from rocketbroker.app.mqanalytics import cli
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
-from tests.support.our_servers import ROOT
+from tests.support.delta_table import delta_rows, lake_settings
+from tests.support.java_toolchain import LAKES
+from tests.support.killed_stream import LIMIT_S, SOURCES, KilledStream
+from tests.support.our_servers import ROOT, OurServers
 from tests.support.ports import LOOPBACK
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
+from tests.support.streaming_query import COLUMNS
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -120,3 +127,25 @@ def test_an_executor_that_lacks_something_is_named_with_what_to_do(cluster: Spar
     other = cluster.submit(job, str(writer.root), PYSPARK_PYTHON=str(python), PYTHONPATH=str(ROOT / "src"))
     assert other.returncode != 0
     assert "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than" in other.stdout, other.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_into_delta_goes_on_through_kills_of_executors(cluster: SparkCluster, servers: OurServers, seed: int):
+    settings = lake_settings(LAKES[0]) | cluster.application_settings()
+    stream = KilledStream(servers, SOURCES[seed % 2], "delta", settings, seed)
+    victims = [cluster.executors, cluster.python_workers] * 2
+    stream.random.shuffle(victims)
+    with stream.program() as process:
+        with stream.load:
+            for running in victims:
+                stream.wait_for_batch(process)
+                stream.load.wait_for(stream.random.randrange(1, 150))
+                wait_until(running, "there is none to kill", 120)
+                os.kill(stream.random.choice(running()), signal.SIGKILL)
+            stream.wait_for_batch(process)
+        expected = stream.expected()
+        wait_until(lambda: len(list(delta_rows(stream.out, COLUMNS))) >= len(expected), "rows are missing", LIMIT_S)
+        assert process.poll() is None
+    assert sorted(delta_rows(stream.out, COLUMNS)) == expected

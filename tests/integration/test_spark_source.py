@@ -6,8 +6,6 @@ Without Spark: tests/unit/analytics/spark/test_pull_reader.py.
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,24 +16,10 @@ from rocketbroker.analytics.spark.spark_progress import reason_of
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
-from tests.support.our_servers import OurServers, launch_serving, make_topic
-from tests.support.slow_store_reader import slow_rows
-from tests.support.steady_load import SteadyLoad, run_until_killed
-from tests.support.streaming_query import (
-    COLUMNS,
-    FOLLOWED,
-    is_further,
-    run_to_end,
-    start_pulls,
-    stopped,
-    written_batches,
-    written_rows,
-)
-from tests.support.waiting import wait_until
+from tests.support.our_servers import OurServers, make_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
-LIMIT_S = 400  # a machine may have much else to do
 QUEUES = [MessageQueue("Orders", f"broker-{name}", number) for name in "ab" for number in range(2)]
 PLACE = "broker string, queue_id int, queue_offset bigint"
 Row = dict[str, Any]
@@ -168,30 +152,3 @@ def test_the_reason_of_an_error_is_shown(
     with pytest.raises(PySparkException) as refused:
         loaded.read(spark, **options).collect()
     assert reason in reason_of(refused.value)
-
-
-def test_each_message_comes_once_through_kills_of_query_and_broker(
-    spark: SparkSession, servers: OurServers, tmp_path: Path
-) -> None:
-    namesrv = servers.namesrv()
-    broker = launch_serving(servers, namesrv, {})
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    with SteadyLoad(namesrv.address) as load:
-        load.wait_for(200)
-        run_until_killed(load, namesrv.address, out, checkpoint, LIMIT_S)
-        known = written_batches(out)
-        with stopped(start_pulls(spark, namesrv.address, out, checkpoint, maxOffsetsPerTrigger=100)) as query:
-            wait_until(partial(is_further, out, known, query), "nothing more was written", LIMIT_S)
-            broker.kill()
-            broker = launch_serving(servers, namesrv, {}, broker)
-            known = written_batches(out)
-            wait_until(partial(is_further, out, known, query), "nothing was written after the restart", LIMIT_S)
-            load.wait_for(200)
-            assert query.isActive
-    run_to_end(lambda: start_pulls(spark, namesrv.address, out, checkpoint, available_now=True), LIMIT_S)
-    stored = [
-        {**row, "broker": "broker-a"} for row in slow_rows(broker.store / "commitlog") if row["topic"] == FOLLOWED
-    ]
-    found = written_rows(spark, out)
-    assert found == sorted(tuple(row[name] for name in COLUMNS) for row in stored)
-    assert {b"%08d" % number for number in range(load.sent)} <= {row[-1][:8] for row in found}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rocketbroker
+from bench.measure import process_tree
 from rocketbroker.analytics.spark.local_session import ensure_java_home, spark_home
 from tests.support.java_process import JavaProcess
 from tests.support.ports import LOOPBACK, free_ports
@@ -27,6 +28,22 @@ def package_zip(into: Path) -> Path:
             if source.is_file() and source.suffix != ".pyc":  # the queries are files of another kind
                 archive.write(source, source.relative_to(_PACKAGE.parent))
     return path
+
+
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+def _running(pid: int, word: str) -> list[int]:
+    """Return the processes below ``pid`` with a word in their command lines."""
+    tree = [each for each in process_tree(pid) if each != pid]
+    return [each for each in tree if word in _command_line(each)]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
 
 
 @dataclass(slots=True)
@@ -102,6 +119,24 @@ class SparkCluster:
             timeout=900,
             check=False,
         )
+
+    def application_settings(self) -> dict[str, str]:
+        """Return settings of a session that is no script of spark-submit."""
+        return {
+            "spark.master": self.master,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": _BRIEF,
+        }
+
+    def executors(self) -> list[int]:
+        """Return the process ids of the executors' JVMs."""
+        return [pid for worker in self.started[1:] for pid in _running(worker.process.pid, _EXECUTOR)]
+
+    def python_workers(self) -> list[int]:
+        """Return the process ids of the executors' Python workers, and of the daemons that start them."""
+        return [pid for executor in self.executors() for pid in _running(executor, "pyspark.daemon")]
 
     def close(self) -> None:
         """End all, and print what they said, which pytest shows where the test failed."""

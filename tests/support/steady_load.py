@@ -1,16 +1,13 @@
 """A producer on a thread that sends until it is stopped, to a broker that may be away for a while."""
 
 import asyncio
-import os
-import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.errors import RocketBrokerError
-from tests.support.streaming_query import FOLLOWED, program, written_batches
+from tests.support.streaming_query import FOLLOWED
 from tests.support.waiting import wait_until
 
 LIMIT_S = 400  # a machine may have much else to do
@@ -47,15 +44,3 @@ class SteadyLoad:
         """Till so many more messages were acknowledged."""
         wanted = self.sent + more
         wait_until(lambda: self.sent >= wanted, f"{more} messages were not taken", LIMIT_S)
-
-
-def run_until_killed(load: SteadyLoad, source: Path | str, out: Path, checkpoint: Path, limit: int) -> None:
-    """Run the streaming query as a program; kill it while the load goes on after its first micro-batch."""
-    process = program(source, out, checkpoint)
-    try:
-        wait_until(lambda: written_batches(out) or process.poll() is not None, "the program wrote nothing", limit)
-        assert process.poll() is None
-        load.wait_for(200)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

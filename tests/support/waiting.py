@@ -18,18 +18,19 @@ async def until(condition: Callable[[], object], timeout_s: float = LIMIT_S) -> 
             await asyncio.sleep(0.005)
 
 
-def wait_until(condition: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:
+def wait_until(condition: Callable[[], object], what: str, limit_s: float = LIMIT_S, interval_s: float = 0.05) -> None:
     """Block until a condition holds.
 
     Args:
-        condition: checked 20 times a second.
+        condition: checked after each interval.
         what: the condition in words, for the failure.
         limit_s: how long to wait.
+        interval_s: pause between two checks.
     """
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {limit_s:g} s"
-        time.sleep(0.05)
+        time.sleep(interval_s)
 
 
 async def turns(count: int = 50) -> None:
