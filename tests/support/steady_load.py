@@ -11,7 +11,7 @@ from tests.support.streaming_query import FOLLOWED
 from tests.support.waiting import wait_until
 
 LIMIT_S = 400  # a machine may have much else to do
-PAUSE_S = 0.005  # between two messages: a producer at full speed would take the machine from Spark
+PAUSE_S = 0.01  # between two messages: a producer at full speed would take the machine from Spark
 
 
 class SteadyLoad:

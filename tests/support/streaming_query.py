@@ -128,13 +128,8 @@ def main() -> None:
     source, out, checkpoint, form, settings = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:]
     with spark_session("streaming", json.loads(settings)) as spark:
         register(spark)
-
-        def start() -> StreamingQuery:
-            if "=" in source:
-                return start_query(spark, source, out, checkpoint, form, maxBytesPerTrigger=200_000)
-            return start_pulls(spark, source, out, checkpoint, form, maxOffsetsPerTrigger=70)
-
-        run_to_end(start, limit=1_000_000)
+        start = start_query if "=" in source else start_pulls
+        run_to_end(lambda: start(spark, source, out, checkpoint, form), limit=1_000_000)
 
 
 if __name__ == "__main__":
