@@ -5,6 +5,7 @@ from typing import NamedTuple
 from rocketbroker.codec.remoting.bodies import (
     client,
     offset,
+    pop,
     register_broker_body,
     remoting_serializable,
     route,
@@ -65,7 +66,7 @@ RESPONSES: dict[int, type[RemotingSerializable]] = {
     345: client.QuerySubscriptionResponseBody,
     352: topic_config.SubscriptionGroupConfig,
     353: topic_config.GroupForbidden,
-    402: offset.MessageRequestModeSerializeWrapper,
+    402: pop.MessageRequestModeSerializeWrapper,
     901: route.GetBrokerMemberGroupResponseBody,
 }
 

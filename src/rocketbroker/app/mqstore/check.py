@@ -13,10 +13,11 @@ from rocketbroker.audit.findings import Finding
 from rocketbroker.audit.store_audit import AuditReport, audit, sizes_of
 from rocketbroker.audit.store_files import AuditOptions
 from rocketbroker.audit.table_audit import CONSUMER_OFFSETS
+from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, check_readable, foreign_parts, open_pops
+from rocketbroker.store.recovery.store_lock import check_readable, foreign_parts, open_pops
 
 
 def check(

@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from rocketbroker.broker.persist.durable_progress import TableChanges
+from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.codec.storefile.config_tables import decode_table
@@ -27,7 +28,7 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.recovery.store_lock import REVIVE_GROUP, open_pops
+from rocketbroker.store.recovery.store_lock import open_pops
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.codec.remoting.bodies.offset import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
-    MessageRequestModeSerializeWrapper,
     TimerMetricsSerializeWrapper,
 )
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestModeSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable, RemotingSerializable
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupWrapper, TopicConfigSerializeWrapper
 from rocketbroker.codec.remoting.headers.admin import (

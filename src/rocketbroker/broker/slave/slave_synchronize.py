@@ -24,7 +24,8 @@ from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
-from rocketbroker.codec.remoting.bodies.offset import MessageRequestModeSerializeWrapper, TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.offset import TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestModeSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.common.clock import Clock

@@ -17,6 +17,7 @@ from rocketbroker.broker.persist.config_manager import (
     struct_text,
 )
 from rocketbroker.broker.persist.durable_progress import TableChanges
+from rocketbroker.codec.message.pop_info import revive_topic
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     RMQ_SYS_BENCHMARK_TOPIC,
@@ -28,7 +29,6 @@ from rocketbroker.codec.message.topic_validator import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
     SYNC_BROKER_MEMBER_GROUP_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPIC_SET,
 )
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
@@ -51,7 +51,6 @@ log = logging.getLogger(__name__)
 
 TIMER_TOPIC = timer_slots.TIMER_TOPIC
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
-REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 
 SCHEDULE_TOPIC_QUEUE_NUM = 18
 BENCHMARK_TOPIC_QUEUE_NUM = 1024
@@ -72,7 +71,7 @@ def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
         _topic(RMQ_SYS_OFFSET_MOVED_EVENT),
         _topic(RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUM),
         _topic(cluster + REPLY_TOPIC_POSTFIX),
-        _topic(REVIVE_TOPIC_PREFIX + cluster, REVIVE_TOPIC_QUEUE_NUM),
+        _topic(revive_topic(cluster), REVIVE_TOPIC_QUEUE_NUM),
         _topic(SYNC_BROKER_MEMBER_GROUP_PREFIX + broker, 1, PERM_INHERIT),
         _topic(RMQ_SYS_TRANS_HALF_TOPIC),
         _topic(RMQ_SYS_TRANS_OP_HALF_TOPIC),

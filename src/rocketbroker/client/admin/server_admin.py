@@ -11,10 +11,10 @@ from rocketbroker.codec.remoting.bodies.offset import (
     ConsumeStatsList,
     DelayOffsetSerializeWrapper,
     HARuntimeInfo,
-    MessageRequestModeSerializeWrapper,
     QueryConsumeQueueResponseBody,
     TimerMetricsSerializeWrapper,
 )
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestModeSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable, TopicList
 from rocketbroker.codec.remoting.bodies.route import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from rocketbroker.codec.remoting.headers.admin import (

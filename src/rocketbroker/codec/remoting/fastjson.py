@@ -292,12 +292,13 @@ def java_double(value: float) -> str:
     return f"{digits}E{int(exponent)}"
 
 
-def _text(value: str) -> str:
+def _text(value: str | bytes) -> str:
     return msgspec.json.encode(value).decode()
 
 
 _PLAIN: Final[dict[type, Callable[[Any], str]]] = {
     str: _text,
+    bytes: _text,  # base64
     int: str,
     bool: ("false", "true").__getitem__,
     float: java_double,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_PREFIX
+from rocketbroker.codec.message.pop_info import REVIVE_TOPIC_PREFIX
 from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
@@ -19,9 +19,6 @@ from rocketbroker.common.open_files import why_refused
 
 # Each RocksDB database has this file, which names its manifest.
 _ROCKSDB_MARK: Final = "CURRENT"
-_REVIVE_TOPIC: Final = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
-#: Group whose consumer offsets are the progress of POP through the revive topic (PopAckConstants).
-REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 
 
 class ForeignPart(NamedTuple):
@@ -75,7 +72,7 @@ def open_pops(ends: Mapping[tuple[str, int], int], progress: Callable[[str, int]
     """
     for (topic, queue_id), end in sorted(ends.items()):
         # Apache's broker commits the offset of the last record that it has dealt with, not the one after it.
-        unread = end - progress(topic, queue_id) - 1 if topic.startswith(_REVIVE_TOPIC) else 0
+        unread = end - progress(topic, queue_id) - 1 if topic.startswith(REVIVE_TOPIC_PREFIX) else 0
         if unread > 0:
             yield (
                 f"queue {queue_id} of {topic} has {unread:,} records of messages that consumers popped; those that "

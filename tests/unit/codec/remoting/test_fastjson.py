@@ -175,9 +175,13 @@ def test_size_is_bounded() -> None:
     assert fastjson.MAX_SIZE == 16 << 20
 
 
+def test_bytes_are_written_in_base64() -> None:
+    assert dumps({"a": b"\x01\x02\xfb"}) == b'{"a":"AQL7"}'
+
+
 def test_a_value_without_a_json_form_is_named() -> None:
-    with pytest.raises(CodecError, match="bytes has no form in JSON"):
-        dumps({"a": b"x"})
+    with pytest.raises(CodecError, match="complex has no form in JSON"):
+        dumps({"a": 1j})
     with pytest.raises(CodecError, match="bool cannot be the key"):
         dumps({True: 1})
 

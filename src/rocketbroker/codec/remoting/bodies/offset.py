@@ -1,7 +1,5 @@
 """Offsets of queues and groups, statistics, and the tables that slaves fetch."""
 
-from enum import StrEnum
-
 import msgspec
 
 from rocketbroker.codec.java_types import Int, Long
@@ -175,28 +173,6 @@ class TimerMetricsSerializeWrapper(RemotingSerializable):
 
     timing_count: dict[str, TimerMetric] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
-
-
-class MessageRequestMode(StrEnum):
-    """Delivery mode of a group for a topic."""
-
-    PULL = "PULL"
-    POP = "POP"
-
-
-class SetMessageRequestModeRequestBody(RemotingSerializable):
-    """Message request mode of one group for one topic."""
-
-    topic: str | None = None
-    consumer_group: str | None = None
-    mode: MessageRequestMode = MessageRequestMode.PULL
-    pop_share_queue_num: Int = 0
-
-
-class MessageRequestModeSerializeWrapper(RemotingSerializable):
-    """Answer to GET_ALL_MESSAGE_REQUEST_MODE (402) and messageRequestMode.json, by topic and group."""
-
-    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
 
 
 class HAConnectionRuntimeInfo(RemotingSerializable):
