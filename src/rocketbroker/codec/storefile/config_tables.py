@@ -41,6 +41,7 @@ _FIELDS: Final = {
     "topics.json": "topicConfigTable",
     "subscriptionGroup.json": "subscriptionGroupTable",
     "consumerOffset.json": "offsetTable",
+    "consumerOrderInfo.json": "table",
     "delayOffset.json": "offsetTable",
     "timerProgress.json": "slotEntries",
     "consumerFilter.json": "filterDataByTopic",

@@ -23,6 +23,36 @@ class ConsumerOffsetSerializeWrapper(RemotingSerializable):
     slave_commit_table: dict[str, dict[Int, Long]] | None = None
 
 
+class OrderInfo(RemotingSerializable):
+    """Last batch of messages that an ordered POP delivered from a queue (ConsumerOrderInfoManager.OrderInfo).
+
+    Attributes:
+        pop_time: time of the pop in ms; names the batch.
+        invisible_time: ms after the pop for which its messages are invisible; files of early brokers lack it.
+        offset_list: queue offset of the first message, then the distance of each other one from it.
+        offset_next_visible_time: time in ms at which a message becomes visible, where it was changed after the pop.
+        offset_consumed_count: number of earlier deliveries, of messages that had any.
+        last_consume_timestamp: time in ms of the last pop.
+        commit_offset_bit: bit *i* is set once the *i*-th message is acknowledged.
+        attempt_id: attempt of the client that has the batch.
+    """
+
+    pop_time: Long = 0
+    invisible_time: Long | None = msgspec.field(default=None, name="i")
+    offset_list: list[Long] = msgspec.field(default_factory=list, name="o")
+    offset_next_visible_time: dict[Long, Long] | None = msgspec.field(default=None, name="ot")
+    offset_consumed_count: dict[Long, Int] | None = msgspec.field(default=None, name="oc")
+    last_consume_timestamp: Long = msgspec.field(default=0, name="l")
+    commit_offset_bit: Long = msgspec.field(default=0, name="cm")
+    attempt_id: str | None = msgspec.field(default=None, name="a")
+
+
+class ConsumerOrderInfoSerializeWrapper(RemotingSerializable):
+    """consumerOrderInfo.json, by ``topic@group``, then queue id."""
+
+    table: dict[str, dict[Int, OrderInfo]] = {}
+
+
 class DelayOffsetSerializeWrapper(RemotingSerializable):
     """Answer to GET_ALL_DELAY_OFFSET (45) and delayOffset.json; by delay level."""
 
