@@ -602,7 +602,7 @@ self._ready.append(entry)
         "Deadlines.add",
         "int((asyncio.get_running_loop().time() + seconds) / _TICK_S) + 1",
         "int((asyncio.get_running_loop().time() + seconds) / _TICK_S)",
-        "tests/unit/broker/longpolling/test_pull_request.py",
+        "tests/unit/broker/longpolling/test_held_requests.py",
     ),
     Mutation(
         "broker: unchanged progress is written again",

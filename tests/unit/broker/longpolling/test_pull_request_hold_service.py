@@ -111,9 +111,14 @@ async def test_pulls_are_held_up_to_the_limit(name: str, other_is_refused: bool)
     service.on_close(other)
 
     assert service.held == 2
-    assert list(service._by_connection) == [greedy]
+    assert list(service._requests._by_connection) == [greedy]
     service.on_close(greedy)
-    assert (service.held, service.waiting, service._by_connection, service._weight) == (0, False, {}, 0)
+    assert (service.held, service.waiting, service._requests._by_connection, service._requests.weight) == (
+        0,
+        False,
+        {},
+        0,
+    )
     await service.stop()
 
 
@@ -133,7 +138,7 @@ async def test_an_address_gets_as_many_as_it_leaves_to_others() -> None:
     with pytest.raises(BrokerResponseError, match=r"14 pulls are held, 8 of them from this address and"):
         service.suspend(pull(FakeConnection("192.0.2.1:99")), 10, 60_000)
     assert hold_from("127.0.0.1") == 1, "this machine may take all that is left"
-    for connection in list(service._by_connection):
+    for connection in list(service._requests._by_connection):
         service.on_close(connection)
     assert hold_from("192.0.2.9") == 8
     await service.stop()
@@ -245,7 +250,7 @@ async def test_a_pull_that_fails_harms_no_other(
     await turns(10)
 
     assert [len(each.answers) for each in others] == [1] * 100
-    assert (service.held, service._answered) == (0, set())
+    assert (service.held, service._requests._answered) == (0, set())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     await service.stop()
 
@@ -298,7 +303,7 @@ async def test_pulls_whose_time_is_over_together_are_run_a_few_in_a_turn() -> No
             before = len(resumed)
             await turns(1)
             most = max(most, len(resumed) - before)
-    assert (most, len(resumed), len(service._deadlines)) == (64, 1_000, 0)
+    assert (most, len(resumed), len(service._requests._deadlines)) == (64, 1_000, 0)
     await service.stop()
 
 
