@@ -171,11 +171,14 @@ class _OfConnection(Generic[R]):
         self.weight = 0
 
 
-class Filtered(Protocol[R]):
+R_co = TypeVar("R_co", bound=HeldRequest, covariant=True)
+
+
+class Filtered(Protocol[R_co]):
     """Held requests of a place where messages arrive."""
 
     @property
-    def filtered(self) -> set[R]:
+    def filtered(self) -> Iterable[R_co]:
         """Requests that filter by properties."""
 
 

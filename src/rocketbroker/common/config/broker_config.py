@@ -127,9 +127,21 @@ class ClientLimits(ConfigModel):
     )
     max_suspend_timeout_millis: Whole = setting(
         60_000,
-        "Longest time for which a pull is held, whatever time it asks for (suspendTimeoutMillis); clients ask for 15 "
-        "to 30 s, and pull again.",
+        "Longest time for which a pull or a pop is held, whatever time it asks for (suspendTimeoutMillis, pollTime); "
+        "clients ask for 15 to 30 s, and ask again.",
         millis(1_000, 86_400_000, hot=True, own=True),
+    )
+    pop_polling_size: Whole = setting(
+        1_024,
+        "Maximum number of held pops of a group for one queue of a topic, and for all its queues together; more are "
+        "answered POLLING_FULL.",
+        whole(1, 1_000_000, hot=True),
+    )
+    max_pop_polling_size: Whole = setting(
+        100_000,
+        "Maximum number of held pops, counted as for maxHeldPulls; more are answered POLLING_FULL. One address gets as "
+        "many as it leaves to others.",
+        whole(1, 10_000_000, hot=True),
     )
     consumer_send_msg_back_bytes_per_second: Whole = setting(
         1_048_576,
