@@ -81,6 +81,12 @@ minutes. In JSON: `group`,
 `clients` with `clientId`, `clientAddr`, `version` and `subscriptions` by topic, `same` and `conflict`.""",
         "mqadmin consumerStatus -n 127.0.0.1:9876 -g CG_Test",
     ),
+    "setConsumeMode": (
+        """\
+Give either `-b` or `-c`. Clients that let the broker assign their queues learn of the mode within 20 s. In JSON:
+`brokers`, the addresses of those that succeeded; the others are named on stderr.""",
+        "mqadmin setConsumeMode -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest -g CG_Test -m POP -q 2",
+    ),
     "getConsumerStatus": (
         """\
 In JSON: `group`, `topic` and `clients`. Each client has `clientId` and `queues` with `brokerName`, `queueId` and

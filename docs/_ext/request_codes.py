@@ -48,7 +48,6 @@ _PARTS = (
     (range(22, 24), "RocketMQ 3, unused since"),
     (range(60, 62), "replication of timer messages"),
     (range(354, 356), "RocksDB stores"),
-    (range(400, 403), "consumption by POP"),
     (range(513, 514), "static topics"),
     (range(902, 904), "broker container"),
     (range(906, 909), "replication"),

@@ -12,6 +12,7 @@ from rocketbroker.client.core.message import Message
 from rocketbroker.client.core.received_message import ReceivedMessage
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.remoting.bodies.client import CMResult
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.testing import RocketMQServer
 
@@ -97,6 +98,9 @@ async def test_a_broker_reports_its_state(mq: RocketMQServer, admin: AdminClient
     assert (await admin.get_timer_check_point(broker)).last_timer_queue_offset >= 0
     assert (await admin.get_timer_metrics(broker)).timing_count == {}
     assert (await admin.get_all_message_request_mode(broker)).message_request_mode_map == {}
+    await admin.set_message_request_mode(broker, "T", "group", MessageRequestMode.POP, 3)
+    mode = (await admin.get_all_message_request_mode(broker)).message_request_mode_map["T"]["group"]
+    assert (mode.mode, mode.pop_share_queue_num) == (MessageRequestMode.POP, 3)
     with pytest.raises(ServerFaultError):
         await admin.resume_check_half_message(broker, "T", result.offset_msg_id)
 

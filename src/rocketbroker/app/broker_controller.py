@@ -40,10 +40,11 @@ from rocketbroker.broker.slave.acting_master import Progress
 from rocketbroker.broker.slave.delivery_lease import DeliveryLease, MasterDeliveries
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.master_progress import MasterProgressGate
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
+from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize, TimerMetrics
 from rocketbroker.broker.timer.timer_message_store import TimerFollower, TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.half_messages import HalfMessageEscape, HalfQueueRecovery
@@ -114,11 +115,12 @@ class BrokerController:
         self.subscription_groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock, submit)
         self.consumer_offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock, submit, config)
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
-        self._copied = CopiedTables.within(folder, submit)
+        self._request_modes = MessageRequestModeManager(folder / "messageRequestMode.json", config, submit)
+        self._timer_metrics = TimerMetrics(folder / "timermetrics", submit)
         # Name servers and other brokers
         self._network = network = OuterNetwork(config, settings.store, self.topic_configs)
         self.outer_api, self.master_address = network.outer_api, network.master_address
-        self._escape = EscapeBridge(config, network.client, network.outer_api.name_servers)
+        self._escape = EscapeBridge(config, network.client, network.routes.fetch)
         # Clients
         expires_s = config.channel_expired_timeout / 1000
         self.producers = ProducerManager(clock, expires_s)
@@ -286,7 +288,7 @@ class BrokerController:
         return SlaveSynchronize(
             self.master_address,
             client,
-            FollowedTables(*self._tables, self.timer, self._copied),
+            FollowedTables(*self._tables, self.timer, self._request_modes, self._timer_metrics),
             MasterProgressGate(client, store.commit_log, lambda: replica.last_record, store.flusher),
             self._clock,
             self.outer_api.register_all,
@@ -321,6 +323,8 @@ class BrokerController:
             self.consumer_offsets,
             OffsetReset(config, self.consumer_offsets, self.hold_service, self._persist.drain),
             self.consumer_filters,
+            self._request_modes,
+            self._network.routes,
             self.consumers,
             self.producers,
             self._locks,
@@ -342,7 +346,7 @@ class BrokerController:
                 self._readmit,
                 self._is_active,
                 self.cleaning,
-                self._copied,
+                self._timer_metrics,
                 self.replication.runtime_info,
                 self.replication.problem,
                 self.acting.state.sync_soon,
@@ -425,11 +429,10 @@ class BrokerController:
             # Locked before the tables are read, since damaged ones are set aside. The store opens after them: a start
             # that fails at a table leaves it unclean. One that ends later may leave it clean, once all is on disk.
             self.store.lock.acquire()
-            for table in (*self._tables, self.consumer_filters, self.timer.progress):
+            for table in (*self._tables, self.consumer_filters, self._request_modes, self.timer.progress):
                 table.load()
             if self._is_slave:
-                for copied in self._copied:
-                    copied.load()
+                self._timer_metrics.load()
             else:
                 self.consumer_offsets.forget_slave_commits()
             await self.parts.take_role(BrokerRole(self._settings.store.broker_role))

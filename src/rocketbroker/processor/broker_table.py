@@ -18,10 +18,12 @@ from rocketbroker.broker.longpolling.pull_request_hold_service import PullReques
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.broker.registration.namesrv_link import Master
+from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables
+from rocketbroker.broker.slave.slave_synchronize import TimerMetrics
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
@@ -49,6 +51,7 @@ from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackPro
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.heart_beat import HeartbeatLimit, HeartBeatProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
+from rocketbroker.processor.query_assignment import QueryAssignmentProcessor
 from rocketbroker.processor.query_message import QueryMessageRequests
 from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
@@ -78,7 +81,7 @@ class AdminParts:
         readmit: checks again what connected peers may send, after settings of protected mode have changed.
         is_active: returns true if the services that only a master runs are on.
         cleaning: removal of old files.
-        copied: tables that a slave only keeps for its master.
+        timer_metrics: counts that a slave only keeps for its master.
         ha_status: returns the state of replication.
         replication_problem: returns the reason why this slave does not follow its master, empty if it does.
         look_for_members: has this slave ask the name servers for the live brokers of its name.
@@ -93,7 +96,7 @@ class AdminParts:
     readmit: Callable[[], None]
     is_active: Callable[[], bool]
     cleaning: CleanFilesService
-    copied: CopiedTables
+    timer_metrics: TimerMetrics
     ha_status: Callable[[], HARuntimeInfo]
     replication_problem: Callable[[], str]
     look_for_members: Callable[[], None]
@@ -116,6 +119,8 @@ class BrokerParts:
     consumer_offsets: ConsumerOffsetManager
     offset_reset: OffsetReset
     consumer_filters: ConsumerFilterManager
+    request_modes: MessageRequestModeManager
+    routes: TopicRouteInfoManager
     consumers: ConsumerManager
     producers: ProducerManager
     locks: RebalanceLockManager
@@ -152,7 +157,8 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             offsets=parts.consumer_offsets,
             schedule=parts.schedule,
             timer=parts.timer,
-            copied=admin.copied,
+            timer_metrics=admin.timer_metrics,
+            request_modes=parts.request_modes,
             ha_status=admin.ha_status,
             look_for_members=admin.look_for_members,
             own_ha_info=admin.own_ha_info,
@@ -265,6 +271,15 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             locks=parts.locks,
             topics=parts.topic_configs,
             groups=parts.subscription_groups,
+        ),
+        QueryAssignmentProcessor(
+            config=parts.config,
+            modes=parts.request_modes,
+            routes=parts.routes,
+            consumers=parts.consumers,
+            topics=parts.topic_configs,
+            groups=parts.subscription_groups,
+            encoder=encoder,
         ),
     ]
     return routes_of(families, is_slave=parts.slave is not None)

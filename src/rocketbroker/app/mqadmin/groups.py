@@ -14,6 +14,7 @@ from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RocketBrokerError
 
@@ -225,3 +226,51 @@ def _clients_table(rows: list[ClientRow]) -> Table:
 
 def _text(subscriptions: dict[str, str] | None) -> str:
     return "-" if subscriptions is None else ", ".join(f"{topic}: {text}" for topic, text in subscriptions.items())
+
+
+@sub_command("setConsumeMode", "Let a group pull or pop a topic.")
+async def set_consume_mode(
+    admin: AdminClient,
+    topic_name: Annotated[str, typer.Option("-t", "--topicName", metavar="TOPIC", help="Topic.")],
+    group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Consumer group.")],
+    mode: Annotated[MessageRequestMode, typer.Option("-m", "--mode", help="Delivery mode.")],
+    broker_addr: Annotated[
+        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
+    ] = None,
+    pop_share_queue_num: Annotated[
+        int,
+        typer.Option(
+            "-q",
+            "--popShareQueueNum",
+            metavar="COUNT",
+            help="With POP, the number of clients whose queues each takes besides its own; 0 or less: all queues.",
+        ),
+    ] = 0,
+) -> Report:
+    """Let a group pull or pop a topic on one broker (-b) or in a cluster (-c)."""
+    if (broker_addr is None) == (cluster_name is None):
+        raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
+    addresses = (
+        [broker_addr]
+        if broker_addr is not None
+        else list((await admin.fetch_master_addresses(str(cluster_name))).values())
+    )
+    succeeded, failures = [], []
+    for address in addresses:
+        try:
+            await admin.set_message_request_mode(address, topic_name, group_name, mode, pop_share_queue_num)
+        except RocketBrokerError as error:
+            failures.append(f"{address}: {error}")
+        else:
+            succeeded.append(address)
+    setting = (
+        f"topic[{topic_name}] group[{group_name}] consume mode[{mode.value}] popShareQueueNum[{pop_share_queue_num}]"
+    )
+    return Report(
+        {"brokers": succeeded},
+        [*(f"set consume mode to {address} success." for address in succeeded), *([setting] if succeeded else [])],
+        failures,
+    )

@@ -5,6 +5,7 @@ import logging
 
 from rocketbroker.broker.registration.broker_registration import BrokerRegistration
 from rocketbroker.broker.registration.namesrv_link import MasterAddress, NamesrvLink, Registered, TopAddressing
+from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -134,6 +135,7 @@ class OuterNetwork:
         registration: makes the requests to name servers.
         master_address: the master that the name servers name to a slave.
         outer_api: registers the broker.
+        routes: finds the queues of topics on all brokers.
     """
 
     def __init__(
@@ -143,3 +145,4 @@ class OuterNetwork:
         self.registration = BrokerRegistration(config, store_config, topic_configs)
         self.master_address = MasterAddress(lambda: self.registration.broker_addr)
         self.outer_api = BrokerOuterApi(config, self.client, topic_configs, self.registration, self.master_address)
+        self.routes = TopicRouteInfoManager(config, self.client, self.outer_api.name_servers)

@@ -4,7 +4,7 @@ A slave stores no messages of its own: its log would differ from its master's.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.message.message_const import (
@@ -22,7 +22,6 @@ from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOP
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
 from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -63,12 +62,16 @@ class EscapeBridge:
 
     Args:
         config: cluster, name and id of this broker.
+        client: sends them.
+        route: returns the route of a topic (``TopicRouteInfoManager.fetch``).
     """
 
-    def __init__(self, config: BrokerConfig, client: RemotingClient, name_servers: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, config: BrokerConfig, client: RemotingClient, route: Callable[[str], Awaitable[TopicRouteData]]
+    ) -> None:
         self._config = config
         self._client = client
-        self._name_servers = name_servers
+        self._route = route
         # Queues by topic, and the time until which they are used.
         self._routes: dict[str, tuple[float, list[_Queue]]] = {}
         self._next = 0
@@ -96,19 +99,6 @@ class EscapeBridge:
                 self._routes.clear()
             self._routes[topic] = now + _ROUTE_S, queues
         return queues
-
-    async def _route(self, topic: str) -> TopicRouteData:
-        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic, True))
-        failure: RemotingError | CodecError = CodecError("no name server is known")
-        for name_server in self._name_servers():
-            try:
-                answer = await self._client.invoke(name_server, command)
-                if answer.code == ResponseCode.SUCCESS:
-                    return TopicRouteData.decode(answer.body)
-                failure = CodecError(f"{name_server} answers {answer.code} {(answer.remark or '')[:200]}")
-            except (RemotingError, CodecError) as error:
-                failure = error
-        raise failure
 
     async def _send(self, queue: _Queue, message: MessageExtBrokerInner) -> None:
         config = self._config

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist
@@ -21,12 +21,13 @@ from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.master_client import LogState, MasterClient
 from rocketbroker.broker.slave.master_progress import MasterProgress, MasterProgressGate, OffsetReturn
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.topic_validator import LEGACY_GROUP_MAX_LENGTH, validate_group, validate_topic
 from rocketbroker.codec.remoting.bodies.offset import TimerMetricsSerializeWrapper
-from rocketbroker.codec.remoting.bodies.pop import MessageRequestModeSerializeWrapper
-from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
+from rocketbroker.codec.remoting.bodies.pop import SetMessageRequestModeRequestBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, RemotingError
@@ -39,28 +40,24 @@ LOOK_S: Final = 1.0
 _MOST_LEVELS: Final = 255
 _MOST_QUEUES: Final = 65_536
 
-T = TypeVar("T", bound=RemotingSerializable)
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class CopiedTable(ConfigManager[T]):
-    """A table that a slave replaces as a whole. A master of this kind has no such entries.
-
-    Args:
-        empty: the table without entries; it must not be altered.
+class TimerMetrics(ConfigManager[TimerMetricsSerializeWrapper]):
+    """Timer messages by topic (``config/timermetrics``): a slave keeps its master's, and this broker counts none.
 
     Attributes:
         content: the table.
     """
 
-    def __init__(self, path: Path, empty: T, on_persist: OnPersist | None = None) -> None:
+    def __init__(self, path: Path, on_persist: OnPersist | None = None) -> None:
         super().__init__(path, on_persist)
-        self._empty = self.content = empty
+        self.content = TimerMetricsSerializeWrapper()
 
-    def follow(self, content: T) -> None:
+    def follow(self, content: TimerMetricsSerializeWrapper) -> None:
         """Replace the table by the master's, and write it; keep it if the master has none, as after a loss."""
-        if content not in (self.content, self._empty):
+        if content not in (self.content, TimerMetricsSerializeWrapper()):
             self.content = content
             self.persist()
 
@@ -68,32 +65,17 @@ class CopiedTable(ConfigManager[T]):
         """Return the content of the file, on one line as RocketMQ writes it."""
         return self.content.encode()
 
-    def parse(self, data: bytes) -> T:
+    def parse(self, data: bytes) -> TimerMetricsSerializeWrapper:
         """Parse the content of a file."""
-        return type(self._empty).decode(data)
+        return TimerMetricsSerializeWrapper.decode(data)
 
-    def count(self, _file: T) -> int:
+    def count(self, _file: TimerMetricsSerializeWrapper) -> int:
         """Return 1: an empty table is as good as any."""
         return 1
 
-    def take(self, file: T) -> None:
+    def take(self, file: TimerMetricsSerializeWrapper) -> None:
         """Replace the table by that of a file."""
         self.content = file
-
-
-class CopiedTables(NamedTuple):
-    """Tables for features that this broker lacks: timer messages by topic, and pop consumers."""
-
-    timer_metrics: CopiedTable[TimerMetricsSerializeWrapper]
-    message_request_modes: CopiedTable[MessageRequestModeSerializeWrapper]
-
-    @classmethod
-    def within(cls, folder: Path, on_persist: OnPersist | None = None) -> Self:
-        """Return the empty tables for the files of a folder."""
-        return cls(
-            CopiedTable(folder / "timermetrics", TimerMetricsSerializeWrapper(), on_persist),
-            CopiedTable(folder / "messageRequestMode.json", MessageRequestModeSerializeWrapper(), on_persist),
-        )
 
 
 class MasterNames:
@@ -173,7 +155,8 @@ class FollowedTables(NamedTuple):
     offsets: ConsumerOffsetManager
     schedule: ScheduleMessageService
     timer: TimerMessageStore
-    copied: CopiedTables
+    request_modes: MessageRequestModeManager
+    timer_metrics: TimerMetrics
 
 
 class SlaveSynchronize:
@@ -376,10 +359,11 @@ class SlaveSynchronize:
             tables.timer.follow(progress.timer)
 
     async def _sync_message_request_modes(self) -> None:
-        self._tables.copied.message_request_modes.follow(await self._client.message_request_modes())
+        table = (await self._client.message_request_modes()).message_request_mode_map
+        self._tables.request_modes.follow(self._valid("message request modes", table, self._mode_fault))
 
     async def _sync_timer_metrics(self) -> None:
-        self._tables.copied.timer_metrics.follow(await self._client.timer_metrics())
+        self._tables.timer_metrics.follow(await self._client.timer_metrics())
 
     def _valid(self, title: str, table: dict[K, V], fault: Callable[[K, V], str]) -> dict[K, V]:
         """Return the entries without a fault; log the others once. This broker's entries of their names stay."""
@@ -407,6 +391,12 @@ class SlaveSynchronize:
         if any(not 0 <= queue_id < _MOST_QUEUES or offset < -1 for queue_id, offset in queues.items()):
             return f"a queue or an offset of {key} is out of range"
         return ""
+
+    def _mode_fault(self, topic: str, modes: dict[str, SetMessageRequestModeRequestBody]) -> str:
+        if self._topic_name_fault(topic):
+            return f"{topic[:128]!r} is not a topic"
+        wrong = [group for group in modes if not validate_group(group, LEGACY_GROUP_MAX_LENGTH).valid]
+        return f"{wrong[0][:128]!r} of topic {topic} is not a group" if wrong else ""
 
     def _topic_name_fault(self, name: str) -> str:
         """Return the reason why no topic can have a name, empty if one can."""

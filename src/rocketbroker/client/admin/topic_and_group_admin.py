@@ -19,6 +19,7 @@ from rocketbroker.codec.remoting.bodies.offset import (
     QueueTimeSpan,
     TopicStatsTable,
 )
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode, SetMessageRequestModeRequestBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import (
     CreateTopicListRequestBody,
@@ -171,6 +172,15 @@ class GroupAdmin(AdminConnection):
         header = UpdateGroupForbiddenRequestHeader(group, topic, readable)
         answer = await self._ask(address, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
         return GroupForbidden.decode(answer.body)
+
+    async def set_message_request_mode(
+        self, address: str, topic: str, group: str, mode: MessageRequestMode, pop_share_queue_num: int = 0
+    ) -> None:
+        """Let a group pull or pop a topic on a broker; see SetMessageRequestModeRequestBody."""
+        check_topic(topic)
+        check_group(group)
+        body = SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num)
+        await self._ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.encode())
 
     # -- members
 

@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.headers.admin import GetConsumerListByGroupRequ
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.common.queue_allocation import allocate_averagely, allocate_averagely_by_circle, java_order
 
 _VIRTUAL_NODES = 10
 
@@ -51,10 +52,7 @@ class AllocateMessageQueueAveragely:
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         """Return the member's slice of the queues."""
-        share, longer = divmod(len(queues), len(client_ids))
-        index = client_ids.index(client_id)
-        start = index * share + min(index, longer)
-        return list(queues[start : start + share + (index < longer)])
+        return allocate_averagely(client_id, queues, client_ids)
 
 
 class AllocateMessageQueueAveragelyByCircle:
@@ -64,7 +62,7 @@ class AllocateMessageQueueAveragelyByCircle:
 
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         """Return every n-th queue from the member's index on."""
-        return list(queues[client_ids.index(client_id) :: len(client_ids)])
+        return allocate_averagely_by_circle(client_id, queues, client_ids)
 
 
 class AllocateMessageQueueByConfig:
@@ -203,11 +201,6 @@ def _known_room(room: str, owner: object) -> str:
     if not room:
         raise AllocationError(f"the machine room of {owner} is empty; let the MachineRoomResolver return a name")
     return room
-
-
-def java_order(text: str) -> bytes:
-    """Return a key that sorts texts as Java does, by UTF-16 units."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 class RebalanceImpl:

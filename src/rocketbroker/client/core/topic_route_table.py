@@ -14,15 +14,12 @@ from rocketbroker.client.core.errors import BrokerNotFoundError, NameServerError
 from rocketbroker.client.core.requests import FailureLog
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
-from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, MOST_QUEUES, TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_WRITE
 from rocketbroker.common.errors import RemoteProtocolError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
-
-#: Most queues of a topic on all brokers; a larger route is not one.
-MOST_QUEUES = 65_536
 
 FetchRoute = Callable[[str], Awaitable[TopicRouteData]]
 
@@ -52,16 +49,13 @@ def topic_route(topic: str, data: TopicRouteData) -> TopicRoute:
         raise RemoteProtocolError(f"the route of topic {topic} has over {MOST_QUEUES:,} queues")
     addresses = {broker.broker_name: dict(broker.broker_addrs) for broker in data.broker_datas}
     publish: list[MessageQueue] = []
-    subscribe: list[MessageQueue] = []
     for queues in sorted(data.queue_datas, key=lambda each: each.broker_name):
         name = queues.broker_name
-        if queues.perm & PERM_READ:
-            subscribe += (MessageQueue(topic, name, index) for index in range(queues.read_queue_nums))
         if queues.perm & PERM_WRITE and MASTER_ID in addresses.get(name, {}):
             publish += (MessageQueue(topic, name, index) for index in range(queues.write_queue_nums))
     if data.order_topic_conf:
         publish = ordered_queues(topic, data.order_topic_conf)
-    return TopicRoute(topic, tuple(publish), tuple(subscribe), addresses)
+    return TopicRoute(topic, tuple(publish), tuple(data.subscribe_queues(topic)), addresses)
 
 
 def ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:

@@ -67,7 +67,7 @@ def real_topic(topic: str, group: str, retry: str) -> str:
     """Return the topic that stores a message of ``topic``.
 
     Raises:
-        CodecError: ``retry`` is none of 0, 1 and 2.
+        CodecError: ``retry`` is not 0, 1 or 2.
     """
     _check_retry(retry)
     return topic if retry == RETRY_NONE else pop_retry_topic(topic, group, int(retry))

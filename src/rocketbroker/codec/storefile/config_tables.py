@@ -45,6 +45,7 @@ _FIELDS: Final = {
     "delayOffset.json": "offsetTable",
     "timerProgress.json": "slotEntries",
     "consumerFilter.json": "filterDataByTopic",
+    "messageRequestMode.json": "messageRequestModeMap",
 }
 
 T = TypeVar("T", bound=RemotingSerializable)

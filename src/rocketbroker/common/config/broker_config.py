@@ -1,9 +1,9 @@
 """Settings of the broker (org.apache.rocketmq.common.BrokerConfig)."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from rocketbroker.common.config.fields import (
     DAY_MS,
@@ -29,6 +29,7 @@ from rocketbroker.common.config.fields import (
     millis,
     setting,
     size,
+    strip,
     whole,
 )
 from rocketbroker.common.config.hosts import local_address, local_name
@@ -164,6 +165,31 @@ class ClientLimits(ConfigModel):
     )
 
 
+MessageRequestMode = Annotated[Literal["PULL", "POP"], BeforeValidator(strip)]
+
+
+class LoadBalancing(ConfigModel):
+    """Assignment of queues to consumers by the broker (QUERY_ASSIGNMENT)."""
+
+    server_load_balancer_enable: Flag = setting(
+        True, "Divide the queues of a topic among the clients of a group. If false, each client gets all.", HOT
+    )
+    default_message_request_mode: MessageRequestMode = setting(
+        "PULL", "PULL or POP, for groups and topics without a mode set by mqadmin setConsumeMode.", HOT
+    )
+    default_pop_share_queue_num: Whole = setting(
+        -1,
+        "Number of clients whose queues a client gets besides its own, with defaultMessageRequestMode=POP; 0 or less: "
+        "all queues.",
+        whole(-1, 1_000_000, hot=True),
+    )
+    load_balance_poll_name_server_interval: Whole = setting(
+        30_000,
+        "Time for which the queues of a topic are assigned before the name servers are asked for them again.",
+        millis(100, HOUR_MS, hot=True),
+    )
+
+
 class ActingSettings(ConfigModel):
     """Heartbeats of brokers, and what an acting master does."""
 
@@ -240,7 +266,7 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits, ActingSettings):
+class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables
+from rocketbroker.broker.slave.slave_synchronize import TimerMetrics
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.codec.remoting.bodies.offset import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
     HARuntimeInfo,
 )
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestModeSerializeWrapper
 from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
@@ -31,7 +33,8 @@ class SlaveRequests:
         offsets: progress of groups.
         schedule: progress of the delay levels.
         timer: progress of the timer.
-        copied: tables that a slave only keeps for its master.
+        timer_metrics: counts that a slave only keeps for its master.
+        request_modes: delivery modes of groups.
         ha_status: returns the state of replication.
         look_for_members: has this slave ask the name servers for the live brokers of its name.
         own_ha_info: returns the addresses of this master; ``None`` at a slave.
@@ -42,7 +45,8 @@ class SlaveRequests:
     offsets: ConsumerOffsetManager
     schedule: ScheduleMessageService
     timer: TimerMessageStore
-    copied: CopiedTables
+    timer_metrics: TimerMetrics
+    request_modes: MessageRequestModeManager
     ha_status: Callable[[], HARuntimeInfo]
     look_for_members: Callable[[], None]
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
@@ -78,12 +82,12 @@ class SlaveRequests:
     @answers(RequestCode.GET_TIMER_METRICS, audience=Audience.BROKER)
     def get_timer_metrics(self, _connection: Connection, _command: Command) -> Command:
         """Answer an empty table, since this timer does not count by topic; a slave answers its master's."""
-        return response(body=self.copied.timer_metrics.content.encode())
+        return response(body=self.timer_metrics.content.encode())
 
     @answers(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, audience=Audience.BROKER)
     def get_all_message_request_mode(self, _connection: Connection, _command: Command) -> Command:
-        """Answer an empty table, since all groups pull; a slave answers its master's."""
-        return response(body=self.copied.message_request_modes.content.encode())
+        """Answer the content of ``messageRequestMode.json``: the modes set by SET_MESSAGE_REQUEST_MODE."""
+        return response(body=MessageRequestModeSerializeWrapper(self.request_modes.table).encode())
 
     @answers(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader, Audience.BROKER)
     async def exchange_broker_ha_info(

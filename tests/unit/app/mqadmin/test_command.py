@@ -65,6 +65,9 @@ def scripts() -> dict[int, Script]:
         RequestCode.GET_CONSUME_STATS: answer(ConsumeStats({QUEUE: offsets}, 2.25).encode),
         RequestCode.GET_CONSUMER_CONNECTION_LIST: not_online,
         RequestCode.UPDATE_AND_CREATE_TOPIC: answer(bytes),
+        RequestCode.SET_MESSAGE_REQUEST_MODE: lambda _fields, body: (
+            response() if b'"topic":"T"' in body else response(ResponseCode.TOPIC_NOT_EXIST, "topic[No] not exist")
+        ),
         RequestCode.DELETE_TOPIC_IN_BROKER: answer(bytes),
         RequestCode.GET_TOPIC_CONFIG: lambda fields, _body: (
             response(body=TopicConfig("Unrouted").encode())
@@ -199,6 +202,28 @@ async def test_update_topic(stage: Stage):
     assert asked.fields == {"namespace": "ORDER_TOPIC_CONFIG", "key": "New", "value": "broker-a:2"}
     made = await stage.json("updateTopic", "-b", stage.broker.address, "-t", "New")
     assert (made["brokers"], made["topicConfig"]["readQueueNums"]) == ([stage.broker.address], 8)
+
+
+async def test_set_consume_mode(stage: Stage):
+    options = ("-t", "T", "-g", "CG", "-m", "POP", "-q", "2")
+    code, out, _ = await stage.call("setConsumeMode", "-c", "DefaultCluster", *options)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            f"set consume mode to {stage.broker.address} success.",
+            "topic[T] group[CG] consume mode[POP] popShareQueueNum[2]",
+        ],
+    )
+    (asked,) = stage.broker.of(RequestCode.SET_MESSAGE_REQUEST_MODE)
+    assert json.loads(asked.body) == {"topic": "T", "consumerGroup": "CG", "mode": "POP", "popShareQueueNum": 2}
+    made = await stage.json("setConsumeMode", "-b", stage.broker.address, "-t", "T", "-g", "CG", "-m", "PULL")
+    assert made == {"brokers": [stage.broker.address]}
+
+
+async def test_a_mode_that_a_broker_rejects_is_a_failure(stage: Stage):
+    code, out, err = await stage.call("setConsumeMode", "-c", "DefaultCluster", "-t", "No", "-g", "CG", "-m", "POP")
+    assert (code, out) == (1, "")
+    assert err == f"mqadmin: {stage.broker.address}: CODE: 17 DESC: topic[No] not exist\n"
 
 
 async def test_delete_topic(stage: Stage):
@@ -361,6 +386,8 @@ async def test_cleaning_on_one_broker_on_those_of_a_cluster_and_on_all(name: str
         (["cleanExpiredCQ", "-b", "127.0.0.1:1", "-c", "C", "-n", "127.0.0.1:2"], "either -b (one broker) or -c"),
         (["topicRoute"], "Missing option '-t'"),
         (["noSuchCommand"], "No such command"),
+        (["setConsumeMode", "-t", "T", "-g", "G", "-m", "POP", "-n", "127.0.0.1:2"], "either -b (one broker) or -c"),
+        (["setConsumeMode", "-t", "T", "-g", "G", "-m", "PUSH", "-c", "C"], "PUSH"),
         (["updateTopic", "-t", "T", "-n", "127.0.0.1:2"], "either -b (one broker) or -c"),
         (["updateTopic", "-t", "a/../b", "-c", "C", "-n", "127.0.0.1:2"], "illegal characters"),
         (["updateTopic", "-t", "T", "-c", "C", "-a", "a=b", "-n", "127.0.0.1:2"], "does not change an attribute"),

@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.broker.registration import escape_bridge
 from rocketbroker.broker.registration.escape_bridge import EscapeBridge
+from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.codec.message.message_const import (
     BORNHOST_V6_FLAG,
     STOREHOSTADDRESS_V6_FLAG,
@@ -66,6 +67,10 @@ def message(properties: bytes = b"", topic: str = "T", **fields: Any) -> Message
     return MessageExtBrokerInner(topic, 9, memoryview(b"body"), properties, **fields)
 
 
+def bridge_of(config: BrokerConfig, client: Any, name_servers: list[str]) -> EscapeBridge:
+    return EscapeBridge(config, client, TopicRouteInfoManager(config, client, lambda: name_servers).fetch)
+
+
 @pytest.fixture
 def client() -> Client:
     return Client()
@@ -74,7 +79,7 @@ def client() -> Client:
 @pytest.fixture
 def bridge(client: Client) -> EscapeBridge:
     config = BrokerConfig(broker_cluster_name="C", broker_name="broker-a", broker_id=1)
-    return EscapeBridge(config, client, lambda: ["dead", "ns"])  # type: ignore[arg-type]
+    return bridge_of(config, client, ["dead", "ns"])
 
 
 async def test_messages_go_to_the_queues_of_other_masters_of_the_cluster_in_turn(bridge: EscapeBridge, client: Client):
@@ -147,5 +152,5 @@ async def test_without_another_master_a_message_waits(bridge: EscapeBridge, clie
 
 
 async def test_without_a_name_server_a_message_waits(client: Client):
-    bridge = EscapeBridge(BrokerConfig(), client, list)  # type: ignore[arg-type]
+    bridge = bridge_of(BrokerConfig(), client, [])
     assert "no name server is known" in (await bridge.put(message())).reason

@@ -13,7 +13,8 @@ from rocketbroker.broker.registration.namesrv_link import Master, MasterAddress
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.master_progress import MasterProgressGate
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables, FollowedTables, SlaveSynchronize
+from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize, TimerMetrics
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.waiting_messages import CopyDelivery
@@ -59,7 +60,8 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
             clock=clock,
         ),
         timer=Timer(store, clock).service,
-        copied=CopiedTables.within(folder),
+        request_modes=MessageRequestModeManager(folder / "messageRequestMode.json", CONFIG),
+        timer_metrics=TimerMetrics(folder / "timermetrics"),
         registrations=[],
         stored_topics=set(),
         address=MasterAddress(lambda: "127.0.0.1:1"),
@@ -68,7 +70,15 @@ async def slave(tmp_path: Path, master: FakeMaster, store: MessageStore) -> Asyn
         is_acting=False,
     )
     found.address.registered("ns", Master(master.address, ""))
-    tables = FollowedTables(found.topics, found.groups, found.offsets, found.schedule, found.timer, found.copied)
+    tables = FollowedTables(
+        found.topics,
+        found.groups,
+        found.offsets,
+        found.schedule,
+        found.timer,
+        found.request_modes,
+        found.timer_metrics,
+    )
     with ThreadPoolExecutor(1) as executor:
         async with stopping(RemotingClient()) as client:
             found.client = MasterClient(client, executor, lambda: found.address.master.address)

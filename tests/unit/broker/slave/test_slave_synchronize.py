@@ -5,8 +5,13 @@ import pytest
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.slave.master_client import LogState
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables, MasterNames
+from rocketbroker.broker.slave.slave_synchronize import MasterNames, TimerMetrics
 from rocketbroker.codec.remoting.bodies.offset import TimerMetric, TimerMetricsSerializeWrapper
+from rocketbroker.codec.remoting.bodies.pop import (
+    MessageRequestMode,
+    MessageRequestModeSerializeWrapper,
+    SetMessageRequestModeRequestBody,
+)
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -20,7 +25,7 @@ from tests.support.waiting import until
 
 def test_a_table_is_written_when_it_differs(tmp_path):
     written: list[object] = []
-    metrics = CopiedTables.within(tmp_path, written.append).timer_metrics
+    metrics = TimerMetrics(tmp_path / "timermetrics", written.append)
     content = TimerMetricsSerializeWrapper({"T": TimerMetric(3, 5)})
 
     metrics.follow(content)
@@ -33,7 +38,7 @@ def test_a_table_is_written_when_it_differs(tmp_path):
 def test_rocketmq_files_are_read(tmp_path):
     data = files("clean")["config/timermetrics"]
     (tmp_path / "timermetrics").write_bytes(data)
-    metrics = CopiedTables.within(tmp_path).timer_metrics
+    metrics = TimerMetrics(tmp_path / "timermetrics")
 
     assert metrics.load()
     assert "StDelay" in metrics.content.timing_count
@@ -41,10 +46,10 @@ def test_rocketmq_files_are_read(tmp_path):
 
 
 def test_a_missing_file_is_an_empty_table(tmp_path):
-    modes = CopiedTables.within(tmp_path).message_request_modes
+    metrics = TimerMetrics(tmp_path / "timermetrics")
 
-    assert not modes.load()
-    assert modes.content.message_request_mode_map == {}
+    assert not metrics.load()
+    assert metrics.content.timing_count == {}
 
 
 TABLES = {
@@ -79,7 +84,8 @@ def state(slave):
         {key: dict(queues) for key, queues in slave.offsets.table.items()},
         dict(slave.schedule.offset_table),
         slave.timer.progress.delivered,
-        tuple(table.content for table in slave.copied),
+        dict(slave.request_modes.table),
+        slave.timer_metrics.content,
     )
 
 
@@ -435,22 +441,34 @@ async def test_an_acting_master_keeps_its_own_progress(slave, master):
     assert (slave.schedule.offset_table, slave.timer.progress.delivered) == ({}, ())
 
 
-async def test_tables_for_other_brokers_are_kept_as_they_are(slave, master):
-    modes = b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":2,"topic":"T"}}}}'
-    master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = modes
+async def test_modes_and_counts_are_kept_from_a_master_that_lost_its_own(slave, master):
+    modes = {"T": {"G": SetMessageRequestModeRequestBody("T", "G", MessageRequestMode.POP, 2)}}
+    master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = MessageRequestModeSerializeWrapper(modes).encode()
     master.bodies[RequestCode.GET_TIMER_METRICS] = b'{"timingCount":{"T":{"count":3,"timeStamp":5}}}'
 
     await slave.sync.sync_all()
 
-    assert slave.copied.message_request_modes.content.encode() == modes
-    assert slave.copied.timer_metrics.content.timing_count["T"].count == 3
+    assert slave.request_modes.table == modes
+    assert slave.timer_metrics.content.timing_count["T"].count == 3
 
     master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = b'{"messageRequestModeMap":{}}'
     master.bodies[RequestCode.GET_TIMER_METRICS] = b'{"timingCount":{}}'
     await slave.sync.sync_all()
 
-    assert slave.copied.message_request_modes.content.encode() == modes, "a master that lost its tables"
-    assert slave.copied.timer_metrics.content.timing_count["T"].count == 3
+    assert slave.request_modes.table == modes
+    assert slave.timer_metrics.content.timing_count["T"].count == 3
+
+
+async def test_modes_follow_without_those_of_invalid_names(slave, master, caplog):
+    table = {name: {"G": SetMessageRequestModeRequestBody(name, "G", MessageRequestMode.POP)} for name in ("T", "../T")}
+    table["U"] = {"bad group": SetMessageRequestModeRequestBody("U", "bad group")}
+    slave.request_modes.update("Gone", "G", SetMessageRequestModeRequestBody("Gone", "G", MessageRequestMode.POP))
+    master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = MessageRequestModeSerializeWrapper(table).encode()
+
+    await slave.sync.sync_all()
+
+    assert slave.request_modes.table == {"T": table["T"]}
+    assert "invalid message request modes of the master are left out: '../T' is not a topic, and 1 more" in caplog.text
 
 
 @pytest.mark.parametrize(

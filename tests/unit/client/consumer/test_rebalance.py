@@ -13,7 +13,6 @@ from rocketbroker.client.consumer.rebalance import (
     AllocateMessageQueueConsistentHash,
     RebalanceImpl,
     RebalanceService,
-    java_order,
 )
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.client_instance import ClientInstance
@@ -64,10 +63,6 @@ def test_a_member_without_a_room_is_named():
     assert strategy.name == "MACHINE_ROOM_NEARBY-AVG"
     with pytest.raises(AllocationError, match="the machine room of a is empty"):
         strategy.allocate("a", QUEUES, ["a"])
-
-
-def test_texts_sort_by_utf_16_units():
-    assert sorted(["\uffee", "\U0001f600", "z"], key=java_order) == ["z", "\U0001f600", "\uffee"]
 
 
 class Stage:

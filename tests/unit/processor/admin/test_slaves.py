@@ -3,7 +3,8 @@
 import pytest
 
 from rocketbroker.broker.registration.namesrv_link import Master
-from rocketbroker.broker.slave.slave_synchronize import CopiedTables
+from rocketbroker.broker.slave.slave_synchronize import TimerMetrics
+from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.offset import HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.codec.remoting.headers.admin import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
@@ -12,6 +13,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.slaves import SlaveRequests
 from tests.support.fakes import FakeConnection
@@ -94,36 +96,36 @@ def test_a_timer_without_messages(timer):
 
 
 def test_recorded_tables_get_timer_metrics(tmp_path):
-    tables = CopiedTables.within(tmp_path)
+    metrics = TimerMetrics(tmp_path / "timermetrics")
     counts = set()
     for _, theirs in recorded(61):
-        tables.timer_metrics.decode(fastjson.dumps(theirs.body))
-        assert call(family(SlaveRequests, copied=tables).get_timer_metrics) == theirs
+        metrics.decode(fastjson.dumps(theirs.body))
+        assert call(family(SlaveRequests, timer_metrics=metrics).get_timer_metrics) == theirs
         counts.update(theirs.body["timingCount"])
     assert "GoldenTopic" in counts
 
 
 def test_a_master_has_no_counts(tmp_path):
-    answer = call(family(SlaveRequests, copied=CopiedTables.within(tmp_path)).get_timer_metrics)
+    answer = call(family(SlaveRequests, timer_metrics=TimerMetrics(tmp_path / "timermetrics")).get_timer_metrics)
 
     assert answer.body == {"dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {}}
 
 
 def test_recorded_tables_get_all_message_request_mode(tmp_path):
-    tables = CopiedTables.within(tmp_path)
+    modes = MessageRequestModeManager(tmp_path / "messageRequestMode.json", BrokerConfig())
     answers = list(recorded(402))
     for _, theirs in answers:
-        tables.message_request_modes.decode(fastjson.dumps(theirs.body))
-        assert call(family(SlaveRequests, copied=tables).get_all_message_request_mode) == theirs
+        modes.decode(fastjson.dumps(theirs.body))
+        assert call(family(SlaveRequests, request_modes=modes).get_all_message_request_mode) == theirs
     assert answers
 
 
 def test_modes_by_topic_and_group(tmp_path):
-    tables = CopiedTables.within(tmp_path)
+    modes = MessageRequestModeManager(tmp_path / "messageRequestMode.json", BrokerConfig())
     text = b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":2,"topic":"T"}}}}'
-    tables.message_request_modes.decode(text)
+    modes.decode(text)
 
-    assert call(family(SlaveRequests, copied=tables).get_all_message_request_mode).body == fastjson.loads(text)
+    assert call(family(SlaveRequests, request_modes=modes).get_all_message_request_mode).body == fastjson.loads(text)
 
 
 OWN = ExchangeHAInfoResponseHeader("10.0.0.1:10912", 0, "10.0.0.1:10911")

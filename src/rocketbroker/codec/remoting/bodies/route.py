@@ -15,12 +15,17 @@ from typing import Any
 import msgspec
 
 from rocketbroker.codec.java_types import Int, Long
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ
+from rocketbroker.common.errors import CodecError
 
 # MQVersion.Version.V4_9_4.ordinal()
 V4_9_4 = 401
 MASTER_ID = 0
+#: Most queues of a topic on all brokers; a larger route is not one.
+MOST_QUEUES = 65_536
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _text = msgspec.json.encode
 _sorted_by_name = msgspec.json.Encoder(order="sorted").encode
@@ -54,6 +59,18 @@ class TopicRouteData(RemotingSerializable):
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}
     topic_queue_mapping_by_broker: dict[str, dict[str, Any]] | None = None
+
+    def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of the topic that can be read, by broker and number.
+
+        Raises:
+            CodecError: There are too many.
+        """
+        readable = [data for data in self.queue_datas if data.perm & PERM_READ]
+        if sum(max(data.read_queue_nums, 0) for data in readable) > MOST_QUEUES:
+            raise CodecError(f"the route of topic {topic} has over {MOST_QUEUES:,} queues to read")
+        readable.sort(key=lambda data: data.broker_name)
+        return [MessageQueue(topic, data.broker_name, at) for data in readable for at in range(data.read_queue_nums)]
 
     def encode(self) -> bytes:
         """Return the body as fastjson writes it: fields sorted by name, integer and object keys without quotes."""
