@@ -72,6 +72,14 @@ Without `-g` there is one row for each group. In JSON: `groups` with `group`, `c
 has a row for each queue that they subscribe to; one without a committed offset counts from 0.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
+    "popStatus": (
+        """\
+Not a command of RocketMQ. A row for each queue that the group pops, of a topic and of its retry topic: messages that
+wait to be popped, those in flight, and when the first of them return unless they are acknowledged. A broker of Apache
+RocketMQ does not tell, and has no rows. In JSON: `group` and `queues` with `topic`, `brokerName`, `queueId`, `waiting`,
+`inFlight` and `nextReturn`.""",
+        "mqadmin popStatus -n 127.0.0.1:9876 -g CG_Test",
+    ),
     "consumerStatus": (
         """\
 Asks each client for its subscriptions and names clients that do not answer on stderr. If the clients of a group

@@ -28,10 +28,17 @@ from rocketbroker.broker.client.producer_manager import ClientHousekeepingServic
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.arrivals import NotifyMessageArrivingListener
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetFlushService, OffsetRecovery
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
 from rocketbroker.broker.persist.config_manager import ConfigPersistService, MissingTableReport
+from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
+from rocketbroker.broker.pop.pop_queues import PopQueues
+from rocketbroker.broker.pop.pop_recovery import PopRecovery
+from rocketbroker.broker.pop.pop_revive_service import PopReviveService
 from rocketbroker.broker.registration.broker_outer_api import OuterNetwork
 from rocketbroker.broker.registration.escape_bridge import EscapeBridge
 from rocketbroker.broker.registration.namesrv_link import Master
@@ -41,7 +48,7 @@ from rocketbroker.broker.slave.delivery_lease import DeliveryLease, MasterDelive
 from rocketbroker.broker.slave.master_client import MasterClient
 from rocketbroker.broker.slave.master_progress import MasterProgressGate
 from rocketbroker.broker.slave.slave_synchronize import FollowedTables, SlaveSynchronize, TimerMetrics
-from rocketbroker.broker.timer.timer_message_store import TimerFollower, TimerMessageStore
+from rocketbroker.broker.timer.timer_message_store import TimerBypass, TimerFollower, TimerMessageStore
 from rocketbroker.broker.timer.timer_progress import TimerProgress
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
@@ -56,13 +63,14 @@ from rocketbroker.broker.transaction.transactional_message_service import Transa
 from rocketbroker.broker.waiting_messages import CopyDelivery
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
+from rocketbroker.codec.message.pop_info import revive_topic
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
-from rocketbroker.processor.broker_table import AdminParts, BrokerParts, broker_routes
+from rocketbroker.processor.broker_table import AdminParts, BrokerParts, PopParts, broker_routes
 from rocketbroker.store.clean.clean_files_service import CleanFilesService, QueueRange
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
@@ -130,18 +138,24 @@ class BrokerController:
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers, self._locks)
         self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
+        self._polling, self._notifications = PopLongPollingService(config), PopLongPollingService(config)
         # Messages
         transfers = GroupTransferService(settings.store)
         self.store = MessageStore(
             settings.store,
             self._store_host,
-            self.hold_service,
+            NotifyMessageArrivingListener(self.hold_service, self._polling, self._notifications),
             clock,
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
+        self._bypass = TimerBypass(revive_topic(config.broker_cluster_name))
         self.schedule, self.timer = self._make_deliveries()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
+        self._orders = ConsumerOrderInfoManager(
+            folder / "consumerOrderInfo.json", clock, self._read_queue_nums, self.subscription_groups.contains, submit
+        )
+        self._check_points = self._make_check_points()
         self.transactions = TransactionalMessageService(
             self.store.appender,
             self.store.flusher,
@@ -202,6 +216,7 @@ class BrokerController:
             (MASTER, self.replication.service),
             (MASTER, MasterDeliveries(self._lease, self.acting.pre_online, delayed, follow_progress)),
             (MASTER, self._transaction_checks),
+            (MASTER, self._make_pop_services()),
             (SLAVE, TimerFollower(self.timer, self._settings.store.clean_resource_interval / 1000)),
             (ANY_ROLE, self.hold_service),
             (ANY_ROLE, self.stats),
@@ -237,9 +252,64 @@ class BrokerController:
         )
         progress = TimerProgress(store_config.config_dir / "timerProgress.json", store.flusher, self._persist.submit)
         timer = TimerMessageStore(
-            store_config, copies, store.queues, store.flusher, progress, self._persist.drain, clock=self._clock
+            store_config,
+            copies,
+            store.queues,
+            store.flusher,
+            progress,
+            self._persist.drain,
+            bypass=self._bypass,
+            clock=self._clock,
         )
         return schedule, timer
+
+    def _read_queue_nums(self, topic: str) -> int | None:
+        config = self.topic_configs.select(topic)
+        return None if config is None else config.read_queue_nums
+
+    def _make_check_points(self) -> PopCheckPoints:
+        store, config = self.store, self._settings.broker
+        return PopCheckPoints(
+            PopQueues(self.consumer_offsets, store.flusher),
+            store.appender,
+            store.queues,
+            store.flusher,
+            self.consumer_offsets,
+            self._orders,
+            self._clock,
+            bypass=self._bypass,
+            precision_ms=lambda: self.timer.precision_ms,
+            broker_name=config.broker_name,
+            store_host=self._store_host,
+        )
+
+    def _make_pop_services(self) -> PartList:
+        """Return the services of POP: the recovery of open check points, and the return of messages."""
+        store, settings = self.store, self._settings
+        recovery = PopRecovery(
+            self._check_points,
+            store.queues,
+            store.entry_reader,
+            self.consumer_offsets,
+            self._orders,
+            store.flusher,
+            self._clock,
+            settings.store.config_dir / "timercheck",
+        )
+        revive = PopReviveService(
+            settings.broker,
+            self._check_points,
+            store.queues,
+            store.entry_reader,
+            store.appender,
+            self.topic_configs,
+            self.subscription_groups,
+            self.consumer_offsets,
+            self.stats,
+            self._clock,
+            self._store_host,
+        )
+        return PartList(recovery, revive, self._polling, self._notifications)
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
         store = self.store
@@ -303,7 +373,11 @@ class BrokerController:
             self._clock,
             self._unconsumed,
             self._measure_disk,
-            pending=(self.schedule.first_pending_offset, self.timer.first_pending_offset),
+            pending=(
+                self.schedule.first_pending_offset,
+                self.timer.first_pending_offset,
+                self._check_points.first_pending_offset,
+            ),
         )
 
     def _unconsumed(self, ranges: Sequence[QueueRange]) -> list[str]:
@@ -321,7 +395,7 @@ class BrokerController:
             self.topic_configs,
             self.subscription_groups,
             self.consumer_offsets,
-            OffsetReset(config, self.consumer_offsets, self.hold_service, self._persist.drain),
+            OffsetReset(config, self.consumer_offsets, self.hold_service, self._polling, self._persist.drain),
             self.consumer_filters,
             self._request_modes,
             self._network.routes,
@@ -337,6 +411,7 @@ class BrokerController:
             ),
             self.hold_service,
             self._send_backs,
+            PopParts(self._check_points, self._orders, self._polling, self._notifications),
             self.acting if self._is_slave else None,
             AdminParts(
                 settings.models,
@@ -429,7 +504,8 @@ class BrokerController:
             # Locked before the tables are read, since damaged ones are set aside. The store opens after them: a start
             # that fails at a table leaves it unclean. One that ends later may leave it clean, once all is on disk.
             self.store.lock.acquire()
-            for table in (*self._tables, self.consumer_filters, self._request_modes, self.timer.progress):
+            tables = *self._tables, self._orders, self.consumer_filters, self._request_modes, self.timer.progress
+            for table in tables:
                 table.load()
             if self._is_slave:
                 self._timer_metrics.load()
@@ -486,4 +562,6 @@ class BrokerController:
     def _connection_closed(self, connection: Connection) -> None:
         self._housekeeping.on_close(connection)
         self.hold_service.on_close(connection)
+        self._polling.on_close(connection)
+        self._notifications.on_close(connection)
         self._send_backs.on_close(connection)

@@ -111,6 +111,7 @@ TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 GROUP_GET_SIZE = "GROUP_GET_SIZE"
+GROUP_ACK_NUMS = "GROUP_ACK_NUMS"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
@@ -137,6 +138,7 @@ class BrokerStatsManager:
         now = clock.time_ms()
         self._puts: dict[str, StatsItem] = {}
         self._gets: dict[str, StatsItem] = {}
+        self._acks: dict[str, StatsItem] = {}
         self._send_backs: dict[str, StatsItem] = {}
         self._dead_letters: dict[str, StatsItem] = {}
         self._broker_put = StatsItem(now)
@@ -147,6 +149,13 @@ class BrokerStatsManager:
         # Pulls of groups that do not exist, whose names clients choose freely, and of groups beyond the limit.
         self.passing_gets = StatsItem(now)
         self._others = StatsItem(now)
+        # Tables by topic and group, and where the counts of deleted names are kept.
+        self._of_groups: tuple[tuple[dict[str, StatsItem], StatsItem | None], ...] = (
+            (self._gets, self._retired_get),
+            (self._acks, None),
+            (self._send_backs, None),
+            (self._dead_letters, None),
+        )
         self._totals = deque([self._sum(now)], maxlen=TPS_WINDOWS_S[-1] // int(SAMPLE_PERIOD_S) + 1)
         self._day = self._day_of(now)
         self._mornings = [self._totals[0], self._totals[0]]
@@ -166,6 +175,10 @@ class BrokerStatsManager:
         """Return the counters of messages that the group got from the topic; ``misses`` counts pulls that got none."""
         key = f"{topic}@{group}"
         return self._gets.get(key) or self._item_of_group(self._gets, key, self.passing_gets)
+
+    def group_ack(self, topic: str, group: str) -> StatsItem:
+        """Return the counters of messages that the group popped and acknowledged."""
+        return self._item_of_group(self._acks, f"{topic}@{group}", self._others)
 
     def send_back(self, topic: str, group: str) -> StatsItem:
         """Return the counters of messages that the group sent back."""
@@ -194,6 +207,7 @@ class BrokerStatsManager:
             TOPIC_PUT_SIZE: self._puts,
             GROUP_GET_NUMS: self._gets,
             GROUP_GET_SIZE: self._gets,
+            GROUP_ACK_NUMS: self._acks,
             SNDBCK_PUT_NUMS: self._send_backs,
             DLQ_PUT_NUMS: self._dead_letters,
             BROKER_PUT_NUMS: {self._cluster_name: self._broker_put},
@@ -214,7 +228,7 @@ class BrokerStatsManager:
         if self._day_of(now) != self._day:
             self._day = self._day_of(now)
             self._mornings = [self._mornings[1], self._totals[-1]]
-        for table in (self._puts, self._gets, self._send_backs, self._dead_letters):
+        for table in (self._puts, self._gets, self._acks, self._send_backs, self._dead_letters):
             for item in table.values():
                 item.sample(now, self._tick)
         self._broker_put.sample(now, self._tick)
@@ -222,7 +236,7 @@ class BrokerStatsManager:
 
     def forget_idle(self) -> None:
         """Forget groups without gets, send-backs and dead letters for a day; called every hour."""
-        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+        for table, retired in self._of_groups:
             for key, item in list(table.items()):
                 if item.is_idle:
                     self._retire_item(item, retired)
@@ -278,7 +292,7 @@ class BrokerStatsManager:
     def _retire(self, topic: str, prefix: str, suffix: str) -> None:
         if topic in self._puts:
             self._retire_item(self._puts[topic], self._retired_put)
-        for table, retired in ((self._gets, self._retired_get), (self._send_backs, None), (self._dead_letters, None)):
+        for table, retired in self._of_groups:
             for key, item in table.items():
                 if key.startswith(prefix) and key.endswith(suffix):
                     self._retire_item(item, retired)

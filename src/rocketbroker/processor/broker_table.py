@@ -14,9 +14,12 @@ from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
+from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
 from rocketbroker.broker.registration.namesrv_link import Master
 from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.broker.schedule_message_service import ScheduleMessageService
@@ -36,6 +39,7 @@ from rocketbroker.codec.remoting.headers.admin import (
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.processor.ack_message import AckMessageRequests
 from rocketbroker.processor.admin.clients import ClientRequests, ConsumerCalls
 from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.processor.admin.messages import MessageRequests
@@ -50,6 +54,8 @@ from rocketbroker.processor.consumer_offset import ConsumerOffsetRequests
 from rocketbroker.processor.consumer_send_msg_back import ConsumerSendMsgBackProcessor
 from rocketbroker.processor.end_transaction import EndTransactionProcessor
 from rocketbroker.processor.heart_beat import HeartbeatLimit, HeartBeatProcessor
+from rocketbroker.processor.notification import NotificationRequests
+from rocketbroker.processor.pop_message import PopMessageProcessor
 from rocketbroker.processor.pull_message import PullMessageProcessor
 from rocketbroker.processor.query_assignment import QueryAssignmentProcessor
 from rocketbroker.processor.query_message import QueryMessageRequests
@@ -59,6 +65,7 @@ from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
 from rocketbroker.processor.slave_reads import SlaveReads, SlaveState
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
+from rocketbroker.processor.support.pop_checks import PopChecks
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions
 from rocketbroker.processor.support.put_answers import MessagePuts
@@ -105,6 +112,16 @@ class AdminParts:
 
 
 @dataclass(frozen=True, slots=True)
+class PopParts:
+    """Parts of POP: open check points, batches of ordered pops, held pops and held notifications."""
+
+    check_points: PopCheckPoints
+    orders: ConsumerOrderInfoManager
+    polling: PopLongPollingService
+    notifications: PopLongPollingService
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerParts:
     """Parts of a broker that processors work on.
 
@@ -131,6 +148,7 @@ class BrokerParts:
     handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
     send_backs: SendBackAllowance
+    pop: PopParts
     slave: SlaveState | None
     admin: AdminParts
 
@@ -248,6 +266,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             config=parts.config,
             groups=parts.subscription_groups,
             offsets=parts.consumer_offsets,
+            pops=parts.pop.check_points.queues,
             clock=parts.clock,
         ),
         ConsumerOffsetRequests(
@@ -303,6 +322,7 @@ def _messages(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[objec
         ),
         SendReplyMessageProcessor(parts.config, puts, targets, parts.producers, parts.clock),
         _pulls(parts),
+        *_pops(parts, fast_failure),
         ConsumerSendMsgBackProcessor(
             parts.config,
             parts.subscription_groups,
@@ -325,11 +345,57 @@ def _messages(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[objec
     ]
 
 
+def _pops(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
+    """Return the processors of POP."""
+    pop, store = parts.pop, parts.store
+    checks = PopChecks(parts.config, store.config, parts.topic_configs, parts.subscription_groups)
+    pops = PopMessageProcessor(
+        config=parts.config,
+        checks=checks,
+        topics=parts.topic_configs,
+        subscriptions=_subscriptions(parts),
+        fetcher=store.fetcher,
+        check_points=pop.check_points,
+        offsets=parts.consumer_offsets,
+        orders=pop.orders,
+        polling=pop.polling,
+        stats=parts.stats,
+        send_backs=parts.send_backs,
+        clock=parts.clock,
+    )
+    acks = AckMessageRequests(
+        topics=parts.topic_configs,
+        fetcher=store.fetcher,
+        check_points=pop.check_points,
+        offsets=parts.consumer_offsets,
+        orders=pop.orders,
+        polling=pop.polling,
+        acknowledgements=store.acknowledgements,
+        fast_failure=fast_failure,
+        stats=parts.stats,
+        clock=parts.clock,
+    )
+    notifications = NotificationRequests(
+        checks=checks,
+        topics=parts.topic_configs,
+        queues=store.queues,
+        offsets=parts.consumer_offsets,
+        orders=pop.orders,
+        notifications=pop.notifications,
+        polling=pop.polling,
+        clock=parts.clock,
+    )
+    return [pops, acks, notifications]
+
+
+def _subscriptions(parts: BrokerParts) -> PullSubscriptions:
+    return PullSubscriptions(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters)
+
+
 def _pulls(parts: BrokerParts) -> PullMessageProcessor:
     """Return the processor of pulls, within the reads of a slave if this is one."""
-    subscriptions = PullSubscriptions(parts.config, parts.consumers, parts.subscription_groups, parts.consumer_filters)
     accounts = PullAccounts(
         parts.subscription_groups, parts.consumers, parts.consumer_offsets, parts.stats, parts.send_backs
     )
-    needed = parts.config, parts.topic_configs, subscriptions, parts.store.fetcher, accounts, parts.hold_service
+    needed = parts.config, parts.topic_configs, _subscriptions(parts), parts.store.fetcher, accounts, parts.hold_service
     return PullMessageProcessor(*needed) if parts.slave is None else SlaveReads(parts.slave, *needed)

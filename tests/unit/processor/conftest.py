@@ -13,6 +13,7 @@ from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset
@@ -62,7 +63,9 @@ def offset_reset(parts: SimpleNamespace) -> OffsetReset:
     async def drain() -> Collection[Path]:
         return ()
 
-    return OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
+    return OffsetReset(
+        parts.config, parts.offsets, PullRequestHoldService(parts.config), PopLongPollingService(parts.config), drain
+    )
 
 
 @pytest.fixture

@@ -105,6 +105,55 @@ async def progress_of_group(
     return Report(data, [group_table(rows, show_client_ip), *lines])
 
 
+class PopRow(msgspec.Struct, rename="camel"):
+    """Pops of a group in one queue; ``next_return`` in ms, 0 if nothing is in flight."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    waiting: int
+    in_flight: int
+    next_return: int
+
+
+@sub_command("popStatus")
+async def pop_status(
+    admin: AdminClient,
+    group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Group to show.")],
+    topic_name: Annotated[
+        str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="Show this topic only.")
+    ] = None,
+    cluster: RouteCluster = None,
+) -> Report:
+    """Show the messages that a group has popped and not acknowledged, by queue."""
+    stats = await admin.examine_consume_stats(group_name, topic_name, cluster)
+    rows = [
+        PopRow(
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offsets.broker_offset - offsets.consumer_offset,
+            offsets.pop_in_flight,
+            offsets.pop_revive_time or 0,
+        )
+        for queue, offsets in sorted(stats.offset_table.items())
+        if offsets.pop_in_flight is not None
+    ]
+    titles = ("#Topic", "#Broker Name", "#QID", "#Waiting", "#Inflight", "#Next Return")
+    cells = [
+        [
+            row.topic,
+            row.broker_name,
+            str(row.queue_id),
+            str(row.waiting),
+            str(row.in_flight),
+            human_seconds(row.next_return),
+        ]
+        for row in rows
+    ]
+    return Report({"group": group_name, "queues": rows}, [Table([*map(Column, titles)], cells)])
+
+
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
     """Return the client address of each assigned queue, as reported by the clients; empty if none is online."""
     owners = {}

@@ -1,1 +1,1 @@
-"""Pulls held until messages arrive (org.apache.rocketmq.broker.longpolling)."""
+"""Pulls and pops held until messages arrive (org.apache.rocketmq.broker.longpolling)."""

@@ -146,6 +146,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.slave_commits: OffsetTable = {}
         self._keeps_commits = False
         self._changed = False
+        # Returns the offsets to write instead of those in the table, -1 to write none: POP commits before its check
+        # points are on disk.
+        self.held_back: Callable[[], OffsetTable] = dict
+        # Called with topic@group, queue and offset when an offset is set back, -1 when it is forgotten.
+        self.on_back: Callable[[str, int, int], None] = _ignore_back
 
     def keep_commits(self) -> None:
         """Keep commits for the master in ``slave_commits``: this broker is a slave."""
@@ -287,6 +292,15 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._keep(key, queue_id, offset)
         self.resets.assign(key, queue_id, offset)
 
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Return true if the queue was reset and no consumer has taken the offset over yet."""
+        return bool(self.resets) and self.resets.holds(f"{topic}@{group}", queue_id)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> None:
+        """End a reset of the queue: a pop takes over its offset, for all clients of the group."""
+        self.resets.forget(f"{topic}@{group}", queue_id)
+        self._changed = True
+
     def redirect(self, group: str, topic: str, queue_id: int, connection: Connection) -> int | None:
         """Return the offset a pull must continue at after a reset of the queue; ``None`` to serve it."""
         # Either result may end the reset, which then has to reach the file.
@@ -306,6 +320,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             self._count += queue_id not in queues
             if offset < queues.get(queue_id, offset):
                 log.debug("offset of %s queue %s goes back from %s to %s", key, queue_id, queues[queue_id], offset)
+                self.on_back(key, queue_id, offset)
             queues[queue_id] = offset
         self._changed = True
 
@@ -399,6 +414,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     def encoder(self) -> Callable[[], bytes]:
         """Return a function that makes the text on a thread, from a copy: it takes a sixth of the time of the text."""
         version, table, pull_table = struct_text(self.data_version, 1), _copy(self.table), _copy(self.pull_table)
+        for key, queues in self.held_back().items():
+            # The next flush writes the rest.
+            self._changed = True
+            table[key] = {each: at for each, at in (table.get(key, {}) | queues).items() if at >= 0}
         # RocketMQ has no such field and ignores it, but would set the whole file aside for a key without quotes.
         own = {"resetOffsetTable": self.resets.offsets(), "slaveCommitTable": self.slave_commits}
         texts = {name: _quoted(entries) for name, entries in own.items() if entries}
@@ -433,6 +452,9 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._recount()
 
     def _remove(self, belongs: Callable[[str], bool]) -> None:
+        for key in [key for key in self.table if belongs(key)]:
+            for queue_id in self.table[key]:
+                self.on_back(key, queue_id, -1)
         for table in (self.table, self.pull_table, self.slave_commits):
             for key in [key for key in table if belongs(key)]:
                 del table[key]
@@ -444,6 +466,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     def _recount(self) -> None:
         self._count = sum(len(queues) for table in (self.table, self.pull_table) for queues in table.values())
         self._full_logged &= self._free <= 0
+
+
+def _ignore_back(_key: str, _queue_id: int, _offset: int) -> None:
+    """Take no notice of an offset that is set back."""
 
 
 def _copy(table: OffsetTable) -> OffsetTable:

@@ -82,6 +82,24 @@ class _Batch:
         batch.acked = info.commit_offset_bit & ((1 << len(batch.offsets)) - 1)
         return batch
 
+    def keep(self, before: "_Batch") -> None:
+        """Keep what was acknowledged in the batch that this one replaces, though RocketMQ delivers it again.
+
+        A pop that takes fewer messages than the batch before leaves some. They stay in the batch if there is an
+        acknowledgement among them to remember, and are visible, so that they block nothing.
+        """
+        acknowledged = before.acknowledged()
+        left = [offset for offset in before.offsets if offset > self.offsets[-1]]
+        if acknowledged & set(left):
+            self.offsets = (*self.offsets, *left)[:MAX_BATCH]
+            self.visible = {offset: self.pop_time for offset in left if offset in self.offsets}
+            self.consumed |= {offset: before.consumed[offset] for offset in self.visible if offset in before.consumed}
+        self.acked = sum(1 << index for index, offset in enumerate(self.offsets) if offset in acknowledged)
+
+    def acknowledged(self) -> set[int]:
+        """Return the offsets of acknowledged messages."""
+        return {offset for index, offset in enumerate(self.offsets) if self.acked >> index & 1}
+
     def info(self) -> OrderInfo:
         """Return a copy for the file."""
         first, *others = self.offsets
@@ -96,8 +114,10 @@ class _Batch:
             attempt_id=self.attempt_id,
         )
 
-    def counts(self) -> OrderCounts:
-        return OrderCounts(dict(self.consumed), min(self.consumed.get(offset, 0) for offset in self.offsets))
+    def counts(self, offsets: Sequence[int]) -> OrderCounts:
+        """Return how often messages of the batch were delivered before."""
+        numbers = {offset: self.consumed.get(offset, 0) for offset in offsets}
+        return OrderCounts({offset: number for offset, number in numbers.items() if number}, min(numbers.values()))
 
     def next_offset(self) -> int:
         """Return the offset of the first message without an acknowledgement, or the one after the last message."""
@@ -194,14 +214,42 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper])
         queues = self._table.setdefault(f"{topic}@{group}", {})
         before = queues.get(queue_id)
         if before is not None and pop_time <= before.pop_time:
-            return before.counts()
+            return before.counts(offsets)
         batch = queues[queue_id] = _Batch(attempt_id, pop_time, invisible_time, offsets)
         if before is not None:
             added = 0 if attempt_id is not None and attempt_id == before.attempt_id else 1
             counts = {offset: before.consumed.get(offset, 0) + added for offset in offsets if offset in before.offsets}
             batch.consumed = {offset: count for offset, count in counts.items() if count}
+            batch.keep(before)
         self._changed = True
-        return batch.counts()
+        return batch.counts(offsets)
+
+    def acknowledged(self, topic: str, group: str, queue_id: int) -> set[int]:
+        """Return the queue offsets of the batch's acknowledged messages.
+
+        A pop after a gap reads them once more. They stay in the batch, and must not be delivered.
+        """
+        batch = self._batch(topic, group, queue_id)
+        return set() if batch is None else batch.acknowledged()
+
+    def info(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
+        """Return a copy of a queue's batch as the file has it, ``None`` without one."""
+        batch = self._batch(topic, group, queue_id)
+        return None if batch is None else batch.info()
+
+    def restore(self, topic: str, group: str, queue_id: int, info: OrderInfo | None) -> None:
+        """Set the batch of a queue to that of ``info``.
+
+        Raises:
+            CodecError: It cannot come from a pop.
+        """
+        self.clear_block(topic, group, queue_id)
+        if info is None:
+            return
+        if fault := _fault_of(info.offset_list):
+            raise CodecError(f"{topic}@{group}, queue {queue_id}: {fault}")
+        self._table.setdefault(f"{topic}@{group}", {})[queue_id] = _Batch.of(info)
+        self._changed = True
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int | AckRefusal:
         """Acknowledge a message; return the offset to commit for the group.

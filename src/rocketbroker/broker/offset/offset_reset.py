@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import TOPIC_GROUP_SEPARATOR, ConsumerOffsetManager, OffsetTable
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
@@ -66,6 +67,8 @@ class OffsetReset:
 
     Args:
         config: ``useServerSideResetOffset``.
+        hold_service: holds pulls, which a reset wakes.
+        polling: holds pops, which a reset wakes.
         drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
     """
 
@@ -74,11 +77,13 @@ class OffsetReset:
         config: BrokerConfig,
         offsets: ConsumerOffsetManager,
         hold_service: PullRequestHoldService,
+        polling: PopLongPollingService,
         drain: Callable[[], Awaitable[Collection[Path]]],
     ) -> None:
         self._config = config
         self._offsets = offsets
         self._hold_service = hold_service
+        self._polling = polling
         self._drain = drain
 
     def reaches(self, info: ConsumerGroupInfo | None) -> bool:
@@ -98,6 +103,7 @@ class OffsetReset:
             )
             self._offsets.assign_reset(group, topic, queue_id, offset)
             self._hold_service.wake_group(group, topic, queue_id)
+            self._polling.wake(topic, group, queue_id)
         some = dict(islice(targets.items(), _SHOWN))
         log.info(
             "consumer group %s: topic %s is reset in %d queues, among them (queue: offset) %s",

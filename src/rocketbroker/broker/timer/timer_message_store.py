@@ -7,6 +7,7 @@ it may be behind, and messages delivered since are delivered once more.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,6 +44,34 @@ RETRY_S = 1.0
 _NEVER_MS = 2**62
 
 
+class TimerBypass:
+    """Records in the timer's queue that another service takes: those of POP, for the revive topic.
+
+    Args:
+        topic: the real topic of these records.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        # Queue offsets of records that this process stored, which the timer need not read.
+        self._stored: deque[int] = deque()
+
+    def stored(self, queue_offset: int) -> None:
+        """Note a stored record."""
+        self._stored.append(queue_offset)
+
+    def after(self, queue_offset: int) -> int:
+        """Return ``queue_offset``, or the next one at which this process stored no such record."""
+        stored = self._stored
+        while stored and stored[0] <= queue_offset:
+            queue_offset += stored.popleft() == queue_offset
+        return queue_offset
+
+    def clear(self) -> None:
+        """Forget what was stored."""
+        self._stored.clear()
+
+
 class TimerMessageStore:
     """Loads the timer's queue into slots, and delivers what is due.
 
@@ -51,6 +80,7 @@ class TimerMessageStore:
         flusher: syncs the log before slot files are written.
         progress: the delivered messages; loaded before the start.
         drain: waits until submitted tables are on disk; returns the paths of those that could not be written.
+        bypass: records that the timer leaves alone.
     """
 
     def __init__(  # noqa: PLR0913 - a delivery depends on each of these
@@ -62,9 +92,11 @@ class TimerMessageStore:
         progress: TimerProgress,
         drain: Callable[[], Awaitable[Collection[Path]]],
         *,
+        bypass: TimerBypass | None = None,
         clock: Clock,
         file_system: FileSystem = LOCAL,
     ) -> None:
+        self._bypass = bypass or TimerBypass("")
         self._config = config
         self._copies = copies
         self._queues = queues
@@ -247,7 +279,8 @@ class TimerMessageStore:
         while self._taken_in < end:
             if self._wheel.unwritten_count >= MOST_UNWRITTEN:
                 await self.write()  # messages come faster than the disk takes them
-            entries = reader.entries(queue, max(self._taken_in, queue.min_offset), BATCH)
+            self._taken_in = self._bypass.after(max(self._taken_in, queue.min_offset))
+            entries = reader.entries(queue, self._taken_in, BATCH) if self._taken_in < end else []
             if not entries:
                 return True
             messages, missing = await self._delivery.read(queue, entries)
@@ -262,7 +295,10 @@ class TimerMessageStore:
 
     def _take_in_one(self, found: WaitingMessage) -> None:
         queue_offset, store_timestamp, message = found
-        request = timer_request(message.properties, self._copies.waiting.place(message.properties))
+        place = self._copies.waiting.place(message.properties)
+        if place is not None and place[0] == self._bypass.topic:
+            return
+        request = timer_request(message.properties, place)
         if request is None:
             log.error("timer message %s is discarded: it names no delivery time, topic and queue", queue_offset)
             return
@@ -393,7 +429,10 @@ class TimerMessageStore:
             entries = reader.entries(queue, self._passed, BATCH)
             for record in await reader.records(queue, entries):
                 found = waiting.read(record)
-                request = timer_request(found.message.properties, waiting.place(found.message.properties))
+                place = waiting.place(found.message.properties)
+                request = timer_request(found.message.properties, place)
+                if place is not None and place[0] == self._bypass.topic:
+                    continue
                 if request and not is_delivered(self.progress.durable, request.out_ms, found.queue_offset):
                     self._passed = found.queue_offset
                     return

@@ -222,6 +222,47 @@ class ActingSettings(ConfigModel):
     )
 
 
+class PopSettings(ConfigModel):
+    """POP consumption."""
+
+    pop_ck_max_buffer_size: Whole = setting(
+        1_000_000,
+        "Maximum number of open check points, one for each pop of a queue; a pop beyond it is answered POLLING_FULL. "
+        "Each takes about 500 bytes of memory.",
+        whole(1_000, 100_000_000, hot=True),
+    )
+    pop_from_retry_probability: Whole = setting(
+        20,
+        "Share of pops that read the group's retry topic before the topic itself.",
+        whole(0, 100, "percent", hot=True),
+    )
+    enable_retry_topic_v2: Flag = setting(
+        False, "Name retry topics of POP %RETRY%<group>+<topic> instead of %RETRY%<group>_<topic>.", HOT
+    )
+    retrieve_message_from_pop_retry_topic_v1: Flag = setting(
+        True, "Also read retry topics of the old name if enableRetryTopicV2=true.", HOT
+    )
+    pop_response_return_actual_retry_topic: Flag = setting(
+        False, "Answer a pop with messages of the retry topic as they are stored, instead of under their topic.", HOT
+    )
+    init_pop_offset_by_check_msg_in_mem: Flag = setting(
+        True,
+        "Let a new group that pops from the end begin at the first message while a queue's first message is in memory.",
+        HOT,
+    )
+    enable_pop_message_threshold: Flag = setting(
+        False, "Pop no more of a queue while popInflightMessageThreshold messages of it are in flight.", HOT
+    )
+    pop_inflight_message_threshold: Whole = setting(
+        10_000,
+        "Messages of one group and queue in flight if enablePopMessageThreshold=true.",
+        whole(1, 100_000_000, hot=True),
+    )
+    pop_revive_skip_if_group_absent: Flag = setting(
+        True, "Drop messages whose invisible time is over if their group is gone.", HOT
+    )
+
+
 NAME_MAX = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_.:-]+\Z")
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
@@ -266,7 +307,7 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings):
+class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rocketbroker.broker.broker_stats_manager import GROUP_GET_NUMS, TOPIC_PUT_NUMS, BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.pop.pop_queues import PopQueues
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -61,6 +62,7 @@ class StatisticsRequests:
     config: BrokerConfig
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
+    pops: PopQueues
     clock: Clock
 
     @answers(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
@@ -175,7 +177,13 @@ class StatisticsRequests:
         pulled = self.offsets.query_pull(group, topic, queue_id)
         end = self.queues.max_offset_in_queue(topic, queue_id)
         last = self.queries.message_store_timestamp(topic, queue_id, committed - 1) if committed else 0
-        return OffsetWrapper(end, committed, max(committed, pulled), max(0, last))
+        progress = OffsetWrapper(end, committed, max(committed, pulled), max(0, last))
+        popped = self.pops.find(topic, group, queue_id)
+        if popped is not None:
+            # A pop commits the offset after its messages; RocketMQ shows none of them as in flight.
+            progress.pull_offset = committed + popped.in_flight
+            progress.pop_in_flight, progress.pop_revive_time = popped.in_flight, popped.first_revive_time
+        return progress
 
     @answers(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     async def get_broker_consume_stats(

@@ -76,10 +76,9 @@ class PullSubscriptions:
         is_carried = header.sys_flag & FLAG_SUBSCRIPTION
         if is_carried:
             expression_type, expression = header.expression_type or "", header.subscription or ""
-            if len(expression) > LONGEST_CACHED:
-                self._limit.check(expression)
-            if is_tag_type(header.expression_type):
-                return tag_codes_of(expression), None
+            if is_tag_type(expression_type):
+                return self.carried(expression_type, expression)
+            self._check_length(expression)
         else:
             info = self._consumers.group_info(name)
             if info is None:
@@ -109,6 +108,30 @@ class PullSubscriptions:
 
         return None, self._filter(header, expression_type, expression, is_carried=bool(is_carried))
 
+    def carried(self, expression_type: str | None, expression: str) -> Wanted:
+        """Return the tags codes or the filter that a request carries.
+
+        Raises:
+            BrokerResponseError: The filter is wrong, too long or not supported.
+        """
+        self._check_length(expression)
+        if is_tag_type(expression_type):
+            return tag_codes_of(expression), None
+        return None, self._parsed(expression_type or "", expression)
+
+    def _check_length(self, expression: str) -> None:
+        if len(expression) > LONGEST_CACHED:
+            self._limit.check(expression)
+
+    def _parsed(self, expression_type: str, expression: str) -> MessageFilter:
+        if not self._config.enable_property_filter:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
+        try:
+            return filter_of(expression_type, expression)
+        except MQFilterError as error:
+            remark = f"parse the consumer's subscription failed: {error}"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from error
+
     def _filter(
         self, header: PullMessageRequestHeader, expression_type: str, expression: str, *, is_carried: bool
     ) -> MessageFilter:
@@ -117,11 +140,7 @@ class PullSubscriptions:
         if not self._config.enable_property_filter:
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))
         if is_carried:
-            try:
-                found = filter_of(expression_type, expression)
-            except MQFilterError as error:
-                remark = f"parse the consumer's subscription failed: {error}"
-                raise BrokerResponseError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from error
+            found = self._parsed(expression_type, expression)
         else:
             data = self._consumer_filters.get(topic, header.consumer_group)
             if data is None:

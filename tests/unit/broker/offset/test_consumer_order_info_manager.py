@@ -456,8 +456,14 @@ class Model:
         before = self.delivered[queue_id]
         now = {offset: before[offset] + (not is_repeated) if offset in before else 0 for offset in offsets}
         assert counts == OrderCounts({o: count for o, count in now.items() if count}, min(now.values()))
-        self.delivered[queue_id] = now
-        self.open[queue_id] = pop_time, attempt_id, dict.fromkeys(offsets, pop_time + 1_000)
+        acked = before.keys() - left.keys()
+        # Messages that a smaller pop leaves stay if one of them is acknowledged.
+        rest = [offset for offset in before if offset > offsets[-1]]
+        kept = rest[: MAX_BATCH - size] if acked & set(rest) else []
+        self.delivered[queue_id] = now | {offset: before[offset] for offset in kept}
+        visible = dict.fromkeys(offsets, pop_time + 1_000) | dict.fromkeys(kept, pop_time)
+        self.open[queue_id] = pop_time, attempt_id, {o: at for o, at in visible.items() if o not in acked}
+        assert self.orders.acknowledged("Topic", "group", queue_id) == acked & visible.keys()
 
     def _ack(self, queue_id: int, index: int) -> None:
         if queue_id not in self.open:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
@@ -64,7 +65,7 @@ async def test_it_is_done_when_it_is_on_disk(refused):
         return {PATH} if refused else {Path("topics.json")}
 
     config = BrokerConfig()
-    reset = OffsetReset(config, offsets, PullRequestHoldService(config), drain)
+    reset = OffsetReset(config, offsets, PullRequestHoldService(config), PopLongPollingService(config), drain)
     reset.assign("g", "T", {0: 7, 1: 8})
     assert offsets.offsets_of("g", "T") == {0: 7, 1: 8}
     if refused:

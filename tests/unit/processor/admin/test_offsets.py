@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.offset_reset import OffsetReset
 from rocketbroker.codec.remoting import fastjson
@@ -404,7 +405,9 @@ async def test_a_failing_disk_is_reported(parts, store, times, encoder):
     async def drain():
         return {parts.offsets.path}
 
-    reset = OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
+    reset = OffsetReset(
+        parts.config, parts.offsets, PullRequestHoldService(parts.config), PopLongPollingService(parts.config), drain
+    )
     code, remark = await refusal_async(make(parts, store, reset, encoder).invoke_broker_to_reset_offset, header())
     assert code == ResponseCode.SYSTEM_ERROR
     assert "valid until this process stops" in remark
@@ -597,7 +600,14 @@ async def test_a_failing_disk_is_reported_clone_group_offset(parts, processor_cl
         return {parts.offsets.path}
 
     refused = make_clone_group_offset(
-        parts, OffsetReset(parts.config, parts.offsets, PullRequestHoldService(parts.config), drain)
+        parts,
+        OffsetReset(
+            parts.config,
+            parts.offsets,
+            PullRequestHoldService(parts.config),
+            PopLongPollingService(parts.config),
+            drain,
+        ),
     )
     code, remark = await refusal_async(refused.clone_group_offset, Header("src", "dest", "T"))
     assert (code, "valid until this process stops" in remark) == (ResponseCode.SYSTEM_ERROR, True)

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueues
 from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.fastjson import ObjectKey
@@ -25,8 +26,28 @@ from tests.support.stores import message
 @pytest.fixture
 def processor(parts, store, encoder):
     return family(
-        StatisticsRequests, parts, broker_name="broker-a", queues=store.queues, queries=store.queries, encoder=encoder
+        StatisticsRequests,
+        parts,
+        broker_name="broker-a",
+        queues=store.queues,
+        queries=store.queries,
+        encoder=encoder,
+        pops=PopQueues(parts.offsets, store.flusher),
     )
+
+
+async def test_messages_in_flight(parts, store, processor):
+    parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=1))
+    for _ in range(3):
+        store.appender.put_message(message(topic="T", queue_id=0))
+    store.appender.dispatch()
+    popped = processor.pops.get("T", "G", 0)
+    processor.pops.commit(popped, 2, None)
+    popped.in_flight = 2
+    popped.open[0, 1_000] = OpenCheckPoint(popped, 0, 1_000, 60_000, range(2), 0b11, 0)
+    answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "T"))
+    (row,) = answer.body["offsetTable"].values()
+    assert {"consumerOffset": 2, "pullOffset": 4, "popInFlight": 2, "popReviveTime": 61_000}.items() <= row.items()
 
 
 async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):

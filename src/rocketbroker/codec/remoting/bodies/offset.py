@@ -132,12 +132,18 @@ class TopicStatsTable(RemotingSerializable):
 
 
 class OffsetWrapper(RemotingSerializable):
-    """One queue as a group sees it; ``last_timestamp`` in ms, 0 if nothing was consumed."""
+    """One queue as a group sees it; ``last_timestamp`` in ms, 0 if nothing was consumed.
+
+    RocketMQ lacks the last two fields: messages popped and not acknowledged, and the time in ms at which the first of
+    them return; ``None`` if the group does not pop the queue.
+    """
 
     broker_offset: Long = 0
     consumer_offset: Long = 0
     pull_offset: Long = 0
     last_timestamp: Long = 0
+    pop_in_flight: Long | None = None
+    pop_revive_time: Long | None = None
 
 
 class ConsumeStats(RemotingSerializable):

@@ -1,0 +1,1 @@
+"""POP consumption: open check points, their return after the invisible time, and their recovery."""

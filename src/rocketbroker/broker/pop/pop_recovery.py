@@ -1,0 +1,327 @@
+"""Recovery of open check points from the log, at a start and when a slave is promoted.
+
+The timer's queue has a record of each pop and of each acknowledgement, in order. Reading it from the last ``place``
+on gives the check points that are open, and the offsets that groups pop next, which ``consumerOffset.json`` has only as
+of its last write. A store of Apache's broker differs in two ways. What its timer has delivered (``config/timercheck``)
+is in the revive topic, and what its revive service has dealt with lies before the consumer offset there. Open check
+points that are found in the revive topic are stored again, as if they had been popped here.
+
+A kill can fall between the last copies of returned messages and the record that acknowledges their originals. So
+messages of the check points that were due by then are looked up at the end of their retry topic, among as many copies
+as are stored in one turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketbroker.broker.message_copy import real_place
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
+from rocketbroker.broker.pop.pop_check_points import FORGOTTEN, ORDER_TAG, OrderRecord, PopCheckPoints
+from rocketbroker.broker.pop.pop_queues import OpenCheckPoint
+from rocketbroker.broker.pop.pop_revive_service import RETRY_QUEUE
+from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import get_property
+from rocketbroker.codec.message.pop_check_point import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CK_TAG,
+    AckMsg,
+    BatchAckMsg,
+    PopCheckPoint,
+)
+from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topic
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.offset import OrderInfo
+from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.store.flush.flush_service import CommitLogFlusher
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_fetcher import EntryReader
+
+log = logging.getLogger(__name__)
+
+# Records read before the loop serves others.
+_BATCH: Final = 256
+# Copies that one turn of the revive service stores for a check point: a pop has no more messages.
+_MOST_COPIES: Final = 32
+_TAGS: Final = b"TAGS"
+_OUT_MS: Final = b"TIMER_OUT_MS"
+
+#: Topic, group, queue, start offset, time of the pop.
+Key = tuple[str, str, int, int, int]
+
+
+class _Position(NamedTuple):
+    """Offset to pop next; ``replaces`` if it was set, so that the offset in the file does not count."""
+
+    offset: int
+    replaces: bool
+
+
+class OpenRecords:
+    """Joins records in the order in which they were stored, as ``PopCheckPoints`` did before.
+
+    Attributes:
+        open: the open check points.
+        positions: the offsets to pop next, by topic, group and queue.
+        batches: the batches of ordered pops, by the same.
+    """
+
+    def __init__(self, check_points: PopCheckPoints) -> None:
+        self._check_points = check_points
+        self.open: dict[Key, OpenCheckPoint] = {}
+        self.positions: dict[tuple[str, str, int], _Position] = {}
+        self.batches: dict[tuple[str, str, int], OrderInfo | None] = {}
+
+    def check_point(self, record: PopCheckPoint, place: int, revive_queue_id: int) -> None:
+        """Apply a check point."""
+        where = record.topic, record.cid, record.queue_id
+        if not record.num:
+            self.positions[where] = _Position(record.start_offset, replaces=True)
+            return
+        offsets = [record.offset_by_index(index) for index in range(record.num)]
+        key = (*where, record.start_offset, record.pop_time)
+        if record.origin_start_offset is not None and record.origin_pop_time is not None:
+            self.acknowledge((*where, record.origin_start_offset, record.origin_pop_time), offsets)
+        elif record.re_put_times is None:
+            known = self.positions.get(where, _Position(FORGOTTEN, replaces=False))
+            self.positions[where] = known._replace(offset=max(known.offset, offsets[-1] + 1))
+        self.open[key] = self._check_points.restored(record, offsets, place, revive_queue_id)
+
+    def order(self, record: OrderRecord) -> None:
+        """Apply the batch of an ordered pop."""
+        where = record.topic, record.cid, record.queue_id
+        self.positions[where] = _Position(record.offset, replaces=True)
+        self.batches[where] = record.info
+
+    def acknowledge(self, key: Key, offsets: list[int]) -> None:
+        """Apply an acknowledgement; one without an open check point says nothing."""
+        found = self.open.get(key)
+        if found is not None:
+            found.left &= ~found.bits_of(offsets)
+            if not found.left:
+                del self.open[key]
+
+
+class PopRecovery:
+    """Finds the open check points.
+
+    Args:
+        check_points: gets them.
+        queues: the queues of the store, recovered.
+        reader: reads records.
+        offsets: the consumer offsets, loaded.
+        orders: the batches of ordered pops, loaded.
+        flusher: syncs what is stored again.
+        timercheck: path of the progress of Apache's timer, which need not exist.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a recovery reads or sets
+        self,
+        check_points: PopCheckPoints,
+        queues: ConsumeQueueStore,
+        reader: EntryReader,
+        offsets: ConsumerOffsetManager,
+        orders: ConsumerOrderInfoManager,
+        flusher: CommitLogFlusher,
+        clock: Clock,
+        timercheck: Path,
+    ) -> None:
+        self._check_points = check_points
+        self._queues = queues
+        self._reader = reader
+        self._offsets = offsets
+        self._orders = orders
+        self._flusher = flusher
+        self._clock = clock
+        self._timercheck = timercheck
+
+    async def start(self) -> None:
+        """Find the open check points, and the offsets to pop next.
+
+        Raises:
+            StoreError: The disk cannot be read, or what Apache's broker left cannot be stored again.
+        """
+        check_points, records = self._check_points, OpenRecords(self._check_points)
+        acks = await self._read_revive_topic(records)
+        place = max(self._offsets.query(REVIVE_GROUP, TIMER_TOPIC, 0), 0)
+        await self._read_timer_queue(records, place)
+        for key, offsets in acks:
+            records.acknowledge(key, offsets)
+        self._set_positions(records)
+        for where, info in records.batches.items():
+            self._orders.restore(*where, info)
+        check_points.begin(place)
+        for each in sorted(records.open.values(), key=lambda found: found.place):
+            if each.place < 0:
+                check_points.store(each)
+            else:
+                check_points.add(each)
+        await self._finish_returns(list(records.open.values()))
+        await self._pass_revive_topic()
+        if check_points.count:
+            log.info("POP: %d check points are open", check_points.count)
+
+    async def stop(self) -> None:
+        """Forget the check points: the next start finds them again."""
+        self._check_points.clear()
+
+    async def _read_revive_topic(self, records: OpenRecords) -> list[tuple[Key, list[int]]]:
+        """Apply the check points that Apache's broker has still to deal with; return the acknowledgements."""
+        acks: list[tuple[Key, list[int]]] = []
+        for queue in self._revive_queues():
+            # Apache's broker commits the offset of the last record that it has dealt with.
+            begin = self._offsets.query(REVIVE_GROUP, queue.topic, queue.queue_id) + 1
+            async for message in self._messages(queue, begin):
+                _apply(message, -1, queue.queue_id, records.check_point, lambda *ack: acks.append(ack))
+        return acks
+
+    async def _read_timer_queue(self, records: OpenRecords, place: int) -> None:
+        """Apply the records of the timer's queue, except check points that Apache's timer has delivered."""
+        queue = self._queues.find(TIMER_TOPIC, 0)
+        if queue is None:
+            return
+        delivered = self._delivered_by_rocketmq()
+        async for message in self._messages(queue, place):
+            real = real_place(message.properties_bytes)
+            if real is None or real[0] != self._check_points.revive_topic:
+                continue
+            out_ms = int(get_property(message.properties_bytes, _OUT_MS) or 0)
+            if out_ms < delivered.last_read_time_ms and message.queue_offset < delivered.last_timer_queue_offset:
+                continue
+            if get_property(message.properties_bytes, _TAGS) == ORDER_TAG.encode():
+                records.order(msgspec.json.decode(message.body, type=OrderRecord))
+            else:
+                _apply(message, message.queue_offset, real[1], records.check_point, records.acknowledge)
+
+    def _delivered_by_rocketmq(self) -> TimerCheckpoint:
+        try:
+            return decode_timer_checkpoint(self._timercheck.read_bytes())
+        except FileNotFoundError:
+            return TimerCheckpoint()
+        except (OSError, CodecError) as error:
+            text = "%s is unreadable, so popped messages may return once more: %s"
+            log.error(text, self._timercheck, error)  # noqa: TRY400
+            return TimerCheckpoint()
+
+    async def _messages(self, queue: ConsumeQueueInterface, begin: int) -> AsyncIterator[MessageExt]:
+        """Yield the sound messages of a queue from an offset on."""
+        at = max(begin, queue.min_offset)
+        while at < queue.max_offset:
+            entries = self._reader.entries(queue, at, _BATCH)
+            if not entries:
+                break
+            records = await self._reader.records(queue, entries)
+            if len(records) < len(entries):
+                text = "POP: %d records of %s are damaged or missing, so some messages may return once more, or never"
+                log.error(text, len(entries) - len(records), queue.topic)
+            for record in records:
+                yield decode_record(record)
+            at = entries[-1][0] + 1
+            await asyncio.sleep(0)  # let others run
+
+    def _revive_queues(self) -> list[ConsumeQueueInterface]:
+        return [queue for queue in self._queues if queue.topic == self._check_points.revive_topic]
+
+    def _set_positions(self, records: OpenRecords) -> None:
+        """Commit the offsets to pop next that the file does not have."""
+        for (topic, group, queue_id), position in records.positions.items():
+            committed = self._offsets.query(group, topic, queue_id)
+            end = self._queues.max_offset_in_queue(topic, queue_id)
+            offset = min(position.offset if position.replaces else max(position.offset, committed), end)
+            if offset not in {committed, FORGOTTEN} and not self._offsets.is_reset(group, topic, queue_id):
+                self._offsets.replace(group, topic, queue_id, offset)
+
+    async def _finish_returns(self, check_points: list[OpenCheckPoint]) -> None:
+        """Close what has returned, though its record is missing: the last of what was due."""
+        now = self._clock.time_ms()
+        copies: dict[str, dict[tuple[object, ...], int]] = {}
+        for each in check_points:
+            if each.revive_time > now:
+                continue
+            queue = each.queue
+            is_retry = queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
+            names = [queue.topic] if is_retry else [pop_retry_topic(queue.topic, queue.group, v) for v in (1, 2)]
+            for name in names:
+                if name not in copies:
+                    copies[name] = await self._last_copies(name)
+                await self._close_returned(each, copies[name])
+
+    async def _last_copies(self, topic: str) -> dict[tuple[object, ...], int]:
+        """Return the store times of the last messages of a retry topic, by what a copy shares with its original."""
+        queue = self._queues.find(topic, RETRY_QUEUE)
+        if queue is None:
+            return {}
+        begin = queue.max_offset - _MOST_COPIES
+        return {_identity(message): message.store_timestamp async for message in self._messages(queue, begin)}
+
+    async def _close_returned(self, check_point: OpenCheckPoint, copies: dict[tuple[object, ...], int]) -> None:
+        queue = self._queues.find(check_point.queue.topic, check_point.queue.queue_id)
+        if queue is None or not any(stored >= check_point.revive_time for stored in copies.values()):
+            return
+        entries = self._reader.entries_at(queue, check_point.unacknowledged)
+        originals = [decode_record(record) for record in await self._reader.records(queue, entries)]
+        counted = not check_point.suspended
+        returned = [
+            original.queue_offset
+            for original in originals
+            if copies.get(_identity(original, counted), 0) >= check_point.revive_time
+        ]
+        self._check_points.acknowledge(check_point.queue, check_point.start_offset, check_point.pop_time, returned)
+
+    async def _pass_revive_topic(self) -> None:
+        """Leave nothing in the revive topic to deal with, once it is on disk elsewhere."""
+        passed = [
+            (queue.queue_id, queue.max_offset - 1)
+            for queue in self._revive_queues()
+            if self._offsets.query(REVIVE_GROUP, queue.topic, queue.queue_id) < queue.max_offset - 1
+        ]
+        if not passed:
+            return
+        flushed = await self._flusher.sync()
+        if not flushed.ok:
+            raise StoreError(flushed.reason)
+        for queue_id, last in passed:
+            self._offsets.replace(REVIVE_GROUP, self._check_points.revive_topic, queue_id, last)
+
+
+def _apply(
+    message: MessageExt,
+    place: int,
+    revive_queue_id: int,
+    on_check_point: Callable[[PopCheckPoint, int, int], None],
+    on_ack: Callable[[Key, list[int]], object],
+) -> None:
+    """Decode a record and apply it; log one that is broken."""
+    tags = get_property(message.properties_bytes, _TAGS)
+    try:
+        if tags == CK_TAG.encode():
+            on_check_point(PopCheckPoint.decode(message.body), place, revive_queue_id)
+        elif tags in {ACK_TAG.encode(), BATCH_ACK_TAG.encode()}:
+            is_batch = tags == BATCH_ACK_TAG.encode()
+            ack = (BatchAckMsg if is_batch else AckMsg).decode(message.body)
+            offsets = ack.ack_offset_list if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
+            on_ack((ack.topic, ack.consumer_group, ack.queue_id, ack.start_offset, ack.pop_time), offsets)
+    except CodecError as error:
+        log.error("POP: record %d of %s is skipped: %s", message.queue_offset, message.topic, error)  # noqa: TRY400
+
+
+def _identity(message: MessageExt, deliveries: int = 0) -> tuple[object, ...]:
+    """Return what a copy of a message shares with it, when it was delivered ``deliveries`` times more."""
+    return (
+        message.uniq_key,
+        message.born_timestamp,
+        message.born_host,
+        bytes(message.body),
+        message.reconsume_times + deliveries,
+    )

@@ -1,0 +1,205 @@
+"""Return of messages whose invisible time is over (org.apache.rocketmq.broker.processor.PopReviveService).
+
+A copy of each goes to the retry topic of the group, as in RocketMQ. Copies and the record that acknowledges the
+originals are stored in one turn of the event loop. A kill between them leaves the last copies of the log without that
+record; ``PopRecovery`` looks there. A message acknowledged while it was read from disk does not return.
+"""
+
+import logging
+from typing import Final
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.message_copy import copy_message
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.pop.pop_check_points import TICK_MS, PopCheckPoints
+from rocketbroker.broker.pop.pop_queues import OpenCheckPoint
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, get_property, replace_property
+from rocketbroker.codec.message.pop_info import normal_topic, pop_retry_topic
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.common.lifecycle import TICK_S, TaskOwner
+from rocketbroker.store.commitlog.put_message import (
+    PERMANENT_FAILURES,
+    MessageExtBrokerInner,
+    PutMessageResult,
+    PutMessageStatus,
+)
+from rocketbroker.store.message_appender import MessageAppender
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_fetcher import EntryReader
+
+log = logging.getLogger(__name__)
+
+# Check points that are taken together; other work is done between two of them.
+_MOST_DUE: Final = 32
+# Delay of messages that cannot return now.
+_RETRY_MS: Final = 5_000
+_RETRY_S: Final = 1.0
+_FIRST_POP_TIME: Final = b"1ST_POP_TIME"
+_ORIGIN_GROUP: Final = b"ORIGIN_GROUP"
+#: The only queue of a retry topic.
+RETRY_QUEUE: Final = 0
+
+
+class PopReviveService:
+    """Lets messages return.
+
+    Args:
+        config: the version of retry topics, and ``popReviveSkipIfGroupAbsent``.
+        check_points: the open check points.
+        queues: the queues of the store.
+        reader: reads the messages.
+        appender: append path of the copies.
+        topics: table in which retry topics are created.
+        groups: the groups; messages of one that is gone do not return.
+        offsets: get the offset of a new retry topic.
+        store_host: the broker's address in the form of records.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a return depends on
+        self,
+        config: BrokerConfig,
+        check_points: PopCheckPoints,
+        queues: ConsumeQueueStore,
+        reader: EntryReader,
+        appender: MessageAppender,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+        clock: Clock,
+        store_host: bytes,
+    ) -> None:
+        self._config = config
+        self._check_points = check_points
+        self._queues = queues
+        self._reader = reader
+        self._appender = appender
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
+        self._clock = clock
+        self._store_host = store_host
+        self._tasks = TaskOwner("PopReviveService")
+
+    async def start(self) -> None:
+        """Begin to return what is due."""
+        self._tasks.whenever(self.advance, _RETRY_S, "revive")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def advance(self) -> float:
+        """Return what is due now, in part; return the seconds until the next part."""
+        check_points, now = self._check_points, self._clock.time_ms()
+        due = check_points.due(now, _MOST_DUE)
+        for each in due:
+            if each.left:
+                await self._revive(each)
+        if due:
+            self._appender.dispatch()
+            return 0.0
+        stored = check_points.store_again()
+        check_points.advance()
+        self._appender.dispatch()
+        if stored:
+            return 0.0
+        next_ms = check_points.next_due_ms
+        return TICK_S if next_ms is None else min(max(next_ms - now, TICK_MS) / 1000, TICK_S)
+
+    async def _revive(self, check_point: OpenCheckPoint) -> None:
+        """Return the messages of a check point, or let it be due later."""
+        problem = ""
+        try:
+            topic = self._retry_topic(check_point)
+            while check_point.left and not problem:
+                if topic is None:
+                    result = self._check_points.returned(check_point)
+                else:
+                    result = await self._return_some(check_point, topic)
+                if result.status is not PutMessageStatus.PUT_OK:
+                    problem = f"[{result.status.name}] {result.reason}"
+        except (StoreError, BrokerResponseError) as error:
+            problem = str(error)
+        if problem and check_point.left:
+            queue = check_point.queue
+            text = "messages of topic %s that group %s popped cannot return, and are tried again: %s"
+            log.error(text, queue.topic, queue.group, problem)
+            self._check_points.postpone(check_point, self._clock.time_ms() + _RETRY_MS)
+
+    def _retry_topic(self, check_point: OpenCheckPoint) -> str | None:
+        """Return the topic to which messages return, created if needed; ``None`` if nobody wants them any more."""
+        queue = check_point.queue
+        topic = normal_topic(queue.topic, queue.group)
+        if self._topics.select(topic) is None:
+            log.warning("messages of topic %s do not return to group %s: the topic is gone", topic, queue.group)
+            return None
+        if self._config.pop_revive_skip_if_group_absent and not self._groups.contains(queue.group):
+            log.warning("messages of topic %s do not return to group %s: the group is gone", topic, queue.group)
+            return None
+        if queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return queue.topic
+        name = pop_retry_topic(topic, queue.group, 2 if self._config.enable_retry_topic_v2 else 1)
+        if self._topics.select(name) is None:
+            self._topics.create_in_send_message_back(name, RETRY_QUEUE + 1, PERM_READ_WRITE)
+            if self._offsets.query(queue.group, name, RETRY_QUEUE) < 0:
+                self._offsets.commit(queue.group, name, RETRY_QUEUE, 0)
+        return name
+
+    async def _return_some(self, check_point: OpenCheckPoint, topic: str) -> PutMessageResult:
+        """Return the first messages of a check point, as many as one read takes.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        queue = self._queues.find(check_point.queue.topic, check_point.queue.queue_id)
+        if queue is None:
+            return self._check_points.returned(check_point)
+        entries = self._reader.entries_at(queue, check_point.unacknowledged)
+        records = await self._reader.records(queue, entries)
+        found = {each.queue_offset: each for each in map(decode_record, records)}
+        # From here to the record that acknowledges the originals nothing may wait.
+        open_offsets = set(check_point.unacknowledged)
+        for offset in [entry[0] for entry in entries if entry[0] in open_offsets]:
+            message = found.get(offset)
+            if message is None:
+                text = "message %d of topic %s, queue %d, does not return to group %s: it is removed or damaged"
+                log.error(text, offset, queue.topic, queue.queue_id, check_point.queue.group)
+                continue
+            copy = self.copy(message, check_point, topic)
+            result = self._appender.put_copy(copy)
+            if result.status is PutMessageStatus.PUT_OK:
+                self._stats.topic_put(topic).add(1, result.size)
+            elif result.status in PERMANENT_FAILURES:
+                log.error("message %d of topic %s is lost: %s", offset, queue.topic, result.reason)
+            else:
+                return result
+        return self._check_points.acknowledge(
+            check_point.queue, check_point.start_offset, check_point.pop_time, [entry[0] for entry in entries]
+        ).result
+
+    def copy(self, message: MessageExt, check_point: OpenCheckPoint, topic: str) -> MessageExtBrokerInner:
+        """Return the copy of a message for the retry topic."""
+        properties = message.properties_bytes
+        if message.reconsume_times == 0 or get_property(properties, _FIRST_POP_TIME) is None:
+            properties = replace_property(properties, _FIRST_POP_TIME, b"%d" % check_point.pop_time)
+        properties = replace_property(properties, _ORIGIN_GROUP, check_point.queue.group.encode())
+        # They are for people and clients only; a message without room for them returns without.
+        if len(properties) > MAX_PROPERTIES_LENGTH:
+            properties = message.properties_bytes
+        return copy_message(
+            message,
+            topic,
+            RETRY_QUEUE,
+            self._store_host,
+            properties=properties,
+            reconsume_times=message.reconsume_times + (not check_point.suspended),
+        )

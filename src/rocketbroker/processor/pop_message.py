@@ -1,0 +1,522 @@
+"""POP_MESSAGE, PEEK_MESSAGE (org.apache.rocketmq.broker.processor.PopMessageProcessor, PeekMessageProcessor).
+
+A pop visits queues in turn until it has as many messages as it asks for: the group's retry topic first or last, and the
+queues of the topic from a random one on, unless it names one. What it took from a queue is in the log, as a check
+point, before the answer. A queue that another pop reads from disk just then is left out.
+"""
+
+import random
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
+from rocketbroker.broker.longpolling.pop_long_polling_service import ALL_QUEUES, PopLongPollingService, PopRequest
+from rocketbroker.broker.longpolling.pull_request import Wanted
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
+from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
+from rocketbroker.broker.pop.pop_queues import PopQueue
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_decoder import QUEUE_OFFSET_POSITION, decode_record, encode_message
+from rocketbroker.codec.message.message_properties import append_property, get_property
+from rocketbroker.codec.message.pop_info import (
+    REVIVE_QUEUE_ORDERLY,
+    ExtraInfo,
+    msg_offset_entry,
+    order_count_entries,
+    pop_retry_topic,
+    retry_flag,
+    start_offset_entry,
+)
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.handler import HELD, Audience, Connection, Held, InTurn
+from rocketbroker.codec.remoting.headers.pop import (
+    PeekMessageRequestHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.processor.support.pop_checks import PopChecks
+from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
+from rocketbroker.processor.support.put_answers import put_refusal
+from rocketbroker.processor.support.request_family import Refusal, answers
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.message_fetcher import MessageFetcher
+
+_MOST_BYTES: Final = 128 * 1024 * 1024
+# A pop that waited for so long to be read is not served: its client has given up, and would not see the messages.
+_LATE_MS: Final = 500
+_MIN, _MAX = 0, 1  # initMode (ConsumeInitMode)
+_POP_CK: Final = b"POP_CK"
+_AT_SLAVE = Refusal(ResponseCode.SYSTEM_BUSY, "this broker is a slave, at which nothing is popped; pop at the master")
+
+_MOVED: Final = frozenset(
+    {
+        GetMessageStatus.OFFSET_TOO_SMALL,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.OFFSET_FOUND_NULL,
+    }
+)
+
+PopCommand = RemotingCommand[PopMessageRequestHeader]
+
+
+class _Pop(msgspec.Struct):
+    """A pop under way.
+
+    Attributes:
+        wanted: the tags codes or the filter of its subscription.
+        plan: queues still to visit, as topic and number.
+        pop_time: time of the pop in ms; with the start offset it names a check point.
+        rest: messages that could be popped at once.
+    """
+
+    connection: Connection
+    command: PopCommand
+    wanted: Wanted
+    plan: Iterator[tuple[str, int]]
+    pop_time: int
+    revive_queue_id: int
+    count: int = 0
+    size: int = 0
+    rest: int = 0
+    may_wait: bool = True
+    buffers: list[ReadableBuffer] = []
+    start_offsets: list[str] = []
+    message_offsets: list[str] = []
+    order_counts: list[str] = []
+
+
+class _Reading(NamedTuple):
+    """Messages of a queue that are read from disk, from an offset on, once ``result`` is awaited."""
+
+    queue: PopQueue
+    offset: int
+    result: Awaitable[GetMessageResult]
+
+
+class PopMessageProcessor:
+    """Answers pops, and holds those that find nothing."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a pop depends on
+        self,
+        *,
+        config: BrokerConfig,
+        checks: PopChecks,
+        topics: TopicConfigManager,
+        subscriptions: PullSubscriptions,
+        fetcher: MessageFetcher,
+        check_points: PopCheckPoints,
+        offsets: ConsumerOffsetManager,
+        orders: ConsumerOrderInfoManager,
+        polling: PopLongPollingService,
+        stats: BrokerStatsManager,
+        send_backs: SendBackAllowance,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._checks = checks
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._check_points = check_points
+        self._queues = check_points.queues
+        self._offsets = offsets
+        self._orders = orders
+        self._polling = polling
+        self._stats = stats
+        self._send_backs = send_backs
+        self._clock = clock
+        self._pops = 0
+        self._run_again = self.pop_message
+
+    @answers(RequestCode.POP_MESSAGE, PopMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    def pop_message(
+        self, connection: Connection, command: PopCommand, held: PopRequest | None = None
+    ) -> Command | InTurn | Held:
+        """Return messages that no other client of the group gets for a time, or hold the pop until there are some.
+
+        A pop that was ``held`` is held again if another one was faster, until its time is over.
+
+        Raises:
+            BrokerResponseError: POLLING_TIMEOUT, POLLING_FULL; NO_PERMISSION, TOPIC_NOT_EXIST, INVALID_PARAMETER,
+                SUBSCRIPTION_GROUP_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED; SYSTEM_ERROR if timer messages are disabled or
+                the disk cannot be read.
+        """
+        header, config, now = command.header, self._config, self._clock.time_ms()
+        if held is None:
+            # Clients name their own time.
+            late_ms = now - header.born_time - header.poll_time if header.born_time > 0 else 0
+            header.born_time = now
+        else:
+            late_ms = 0
+        if late_ms > _LATE_MS:
+            remark = f"the broker[{config.broker_ip1}] pop message is timeout too much"
+            raise BrokerResponseError(ResponseCode.POLLING_TIMEOUT, remark)
+        topic = self._checks.topic(connection, header.topic, header.queue_id)
+        self._checks.most(header.max_msg_nums)
+        self._checks.group(connection, header.consumer_group)
+        if self._check_points.count >= config.pop_ck_max_buffer_size:
+            remark = (
+                f"popCkMaxBufferSize: {self._check_points.count:,} check points are open and the limit is "
+                f"{config.pop_ck_max_buffer_size:,}; acknowledge messages, or raise popCkMaxBufferSize"
+            )
+            raise BrokerResponseError(ResponseCode.POLLING_FULL, remark)
+        wanted = self._subscriptions.carried(header.exp_type, header.exp or "*")
+        self._pops += 1
+        revive_queue_id = self._pops % self._check_points.revive_queue_nums
+        pop = _Pop(
+            connection,
+            command,
+            wanted,
+            self._plan(topic, header),
+            now,
+            REVIVE_QUEUE_ORDERLY if header.order else revive_queue_id,
+        )
+        reading = self._visit_rest(pop)
+        return self._finish(pop) if reading is None else InTurn(self._finish_later(pop, reading))
+
+    def _plan(self, topic: TopicConfig, header: PopMessageRequestHeader) -> Iterator[tuple[str, int]]:
+        """Return the queues to visit in order.
+
+        One answer names a queue number once for the topic and once for retries, so that it holds one retry topic.
+        """
+        config, number = self._config, random.randrange(100)
+        retries: list[tuple[str, int]] = []
+        if not header.order:
+            version = 2 if config.enable_retry_topic_v2 else 1
+            if version == 2 and config.retrieve_message_from_pop_retry_topic_v1 and number % 2 == 0:
+                version = 1
+            name = pop_retry_topic(header.topic, header.consumer_group, version)
+            retry_topic = self._topics.select(name)
+            if retry_topic is not None:
+                retries = _from(name, retry_topic.read_queue_nums, number)
+        own = (
+            [(header.topic, header.queue_id)]
+            if header.queue_id >= 0
+            else _from(header.topic, topic.read_queue_nums, number)
+        )
+        return iter(retries + own if number < config.pop_from_retry_probability else own + retries)
+
+    # -- visits
+
+    def _visit_rest(self, pop: _Pop) -> _Reading | None:
+        """Visit the queues that are left, up to one that has to be read from disk.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; the disk cannot be read.
+        """
+        for name, queue_id in pop.plan:
+            queue = self._queues.get(name, pop.command.header.consumer_group, queue_id)
+            try:
+                reading = self._visit(pop, queue)
+            except StoreError as error:
+                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            if reading is not None:
+                return reading
+        return None
+
+    async def _finish_later(self, pop: _Pop, reading: _Reading | None) -> Command:
+        """Finish a pop with a queue whose messages are read on a thread."""
+        pop.may_wait = False
+        while reading is not None:
+            queue = reading.queue
+            queue.is_busy = True
+            try:
+                result = await reading.result
+            except StoreError as error:
+                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+            finally:
+                queue.is_busy = False
+            self._take(pop, queue, reading.offset, result)
+            reading = self._visit_rest(pop)
+        answer = self._finish(pop)
+        assert answer is not HELD, "it may not wait"
+        return answer
+
+    def _visit(self, pop: _Pop, queue: PopQueue) -> _Reading | None:
+        """Take messages from a queue, or return how to read them from disk.
+
+        Raises:
+            StoreError: The disk cannot be read.
+        """
+        header = pop.command.header
+        offset = self._position(pop, queue)
+        left = header.max_msg_nums - pop.count
+        if header.order and self._is_blocked(pop, queue):
+            # Its messages do not count as left: an acknowledgement wakes the pops that wait for them.
+            return None
+        if left <= 0 or queue.is_busy or self._is_full(queue) or (offset, pop.pop_time) in queue.open:
+            pop.rest += max(self._end(queue) - offset, 0)
+            return None
+        result = self._read(pop, queue, offset, left)
+        if isinstance(result, GetMessageResult) and result.status in _MOVED and result.next_begin_offset != offset:
+            # The offset is outside the queue, or at the end of a file.
+            offset = result.next_begin_offset
+            self._queues.commit(queue, offset, pop.connection.share)
+            result = self._read(pop, queue, offset, left)
+        if not isinstance(result, GetMessageResult):
+            return _Reading(queue, offset, result)
+        self._take(pop, queue, offset, result)
+        return None
+
+    def _read(
+        self, pop: _Pop, queue: PopQueue, offset: int, most: int
+    ) -> GetMessageResult | Awaitable[GetMessageResult]:
+        tag_codes, message_filter = pop.wanted
+        matches = None if tag_codes is None else tag_codes.__contains__
+        return self._fetcher.fetch(
+            GetMessageRequest(
+                queue.topic, queue.queue_id, offset, most, _MOST_BYTES, matches, message_filter, scans_ahead=True
+            )
+        )
+
+    def _position(self, pop: _Pop, queue: PopQueue) -> int:
+        """Return the offset to pop next; commit the first one of a new group, and that of a reset."""
+        group, topic, queue_id = queue.group, queue.topic, queue.queue_id
+        if self._offsets.is_reset(group, topic, queue_id):
+            self._offsets.take_reset(group, topic, queue_id)
+            self._orders.clear_block(topic, group, queue_id)
+        offset = self._queues.position(queue)
+        if offset >= 0:
+            return offset
+        first, end = self._fetcher.queue_range(topic, queue_id)
+        config = self._config
+        if pop.command.header.init_mode == _MIN or topic != pop.command.header.topic:
+            offset = first
+        elif config.init_pop_offset_by_check_msg_in_mem and not first and self._is_young(topic, queue_id, end):
+            offset = 0
+        else:
+            # The last message is delivered, so that the group is known to begin here.
+            offset = max(end - 1, 0)
+        self._queues.commit(queue, offset, pop.connection.share)
+        return offset
+
+    def _is_young(self, topic: str, queue_id: int, end: int) -> bool:
+        return not end or self._fetcher.is_in_memory(topic, queue_id, 0)
+
+    def _is_blocked(self, pop: _Pop, queue: PopQueue) -> bool:
+        """Return true if the queue's last batch is not acknowledged, or its time is not over."""
+        header, place = pop.command.header, (queue.topic, queue.group, queue.queue_id)
+        if self._orders.check_block(header.attempt_id, *place, header.invisible_time):
+            return True
+        pop_time = self._orders.next_pop_time(*place)
+        if pop_time > pop.pop_time and pop.count:
+            return True
+        pop.pop_time = max(pop.pop_time, pop_time)
+        return False
+
+    def _is_full(self, queue: PopQueue) -> bool:
+        config = self._config
+        return config.enable_pop_message_threshold and queue.in_flight > config.pop_inflight_message_threshold
+
+    def _end(self, queue: PopQueue) -> int:
+        return self._fetcher.queue_range(queue.topic, queue.queue_id)[1]
+
+    def _take(self, pop: _Pop, queue: PopQueue, offset: int, result: GetMessageResult) -> None:
+        """Add the messages of a read to a pop, once their check point is stored.
+
+        Raises:
+            BrokerResponseError: The check point could not be stored, and the pop has no other messages.
+        """
+        header, following = pop.command.header, result.next_begin_offset
+        if result.message_count:
+            records = {_queue_offset(each): each for each in _records(result.buffers)}
+            if header.order:
+                delivered = self._orders.acknowledged(queue.topic, queue.group, queue.queue_id)
+            stored = self._store(pop, queue, offset, list(records))
+            if stored.status is not PutMessageStatus.PUT_OK:
+                if not pop.count:
+                    raise put_refusal(stored)
+                pop.rest += max(result.max_offset - offset, 0)
+                return
+            retry = retry_flag(queue.topic, queue.group)
+            buffers: Sequence[ReadableBuffer] = result.buffers
+            if header.order:
+                # A pop after a gap: those after it that are acknowledged stay in the batch, but are not delivered.
+                records = {each: record for each, record in records.items() if each not in delivered}
+                buffers = list(records.values())
+            elif queue.topic != header.topic and not self._config.pop_response_return_actual_retry_topic:
+                buffers = self._recoded(pop, queue, offset, records.values())
+            pop.start_offsets.append(start_offset_entry(retry, queue.queue_id, offset))
+            pop.message_offsets.append(msg_offset_entry(retry, queue.queue_id, list(records)))
+            pop.buffers += buffers
+            pop.count += len(records)
+            self._stats.group_get(queue.topic, queue.group).add(result.message_count, result.total_size)
+            self._send_backs.give(pop.connection, result.total_size)
+        if following > offset and not (header.order and result.message_count):
+            self._queues.commit(queue, following, pop.connection.share)
+        pop.rest += max(result.max_offset - following, 0)
+
+    def _store(self, pop: _Pop, queue: PopQueue, offset: int, offsets: list[int]) -> PutMessageResult:
+        """Store the check point of a pop, or the batch of an ordered one."""
+        header = pop.command.header
+        if not header.order:
+            return self._check_points.open(
+                queue, offset, pop.pop_time, header.invisible_time, offsets, pop.revive_queue_id
+            )
+        place = queue.topic, queue.group, queue.queue_id
+        counts = self._orders.update(header.attempt_id, *place, pop.pop_time, header.invisible_time, offsets)
+        retry = retry_flag(queue.topic, queue.group)
+        pop.order_counts += order_count_entries(
+            retry, queue.queue_id, {each: counts.consumed.get(each, 0) for each in offsets}
+        )
+        return self._check_points.put_order(queue)
+
+    def _recoded(self, pop: _Pop, queue: PopQueue, offset: int, records: Iterable[memoryview]) -> list[bytes]:
+        """Return messages of a retry topic as messages of their own topic, with a handle."""
+        header = pop.command.header
+        recoded = []
+        for record in records:
+            message = decode_record(record)
+            if get_property(message.properties_bytes, _POP_CK) is None:
+                handle = ExtraInfo(
+                    offset,
+                    pop.pop_time,
+                    header.invisible_time,
+                    pop.revive_queue_id,
+                    retry_flag(queue.topic, queue.group),
+                    self._check_points.broker_name,
+                    queue.queue_id,
+                    message.queue_offset,
+                )
+                message.properties_bytes = append_property(message.properties_bytes, _POP_CK, handle.encode().encode())
+            message.topic = header.topic
+            recoded.append(encode_message(message))
+        return recoded
+
+    def _finish(self, pop: _Pop) -> Command | Held:
+        """Answer a pop, or hold it if it found nothing and may wait."""
+        header = pop.command.header
+        if not pop.count:
+            self._stats.group_get(header.topic, header.consumer_group).misses += 1
+            left_ms = header.born_time + header.poll_time - self._clock.time_ms()
+            if not pop.may_wait or left_ms <= 0:
+                remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
+                return response(ResponseCode.POLLING_TIMEOUT, remark, self._header(pop))
+            self._suspend(pop, left_ms)
+            return HELD
+        if pop.rest > 0:
+            # Another waiting pop can have the rest.
+            self._polling.wake(header.topic, header.consumer_group, header.queue_id)
+        return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, self._header(pop), b"".join(pop.buffers))
+
+    def _suspend(self, pop: _Pop, left_ms: int) -> None:
+        """Hold a pop.
+
+        Raises:
+            BrokerResponseError: POLLING_FULL; too many pops are held.
+        """
+        header, (tag_codes, message_filter) = pop.command.header, pop.wanted
+        topic = self._topics.select(header.topic)
+        all_queues = range(topic.read_queue_nums if topic is not None else 0)
+        queue_ids = all_queues if header.queue_id < 0 else [header.queue_id]
+        has_match = None
+        if message_filter is not None:
+            has_match = partial(
+                _any_matches,
+                [
+                    HeldFilter(self._fetcher, header.topic, each, self._committed(header, each), message_filter)
+                    for each in queue_ids
+                ],
+            )
+        if header.order:
+            visible = [self._orders.next_visible_ms(header.topic, header.consumer_group, each) for each in queue_ids]
+            wakes = [at - self._clock.time_ms() for at in visible if at is not None]
+            left_ms = max(min([left_ms, *wakes]), 0)
+        self._polling.suspend(
+            PopRequest(
+                pop.connection,
+                pop.command,
+                header.topic,
+                header.consumer_group,
+                max(header.queue_id, ALL_QUEUES),
+                tag_codes,
+                has_match,
+                run=self._run_again,
+            ),
+            left_ms,
+        )
+
+    def _committed(self, header: PopMessageRequestHeader, queue_id: int) -> int:
+        return max(self._offsets.query(header.consumer_group, header.topic, queue_id), 0)
+
+    def _header(self, pop: _Pop) -> PopMessageResponseHeader:
+        header = pop.command.header
+        return PopMessageResponseHeader(
+            pop.pop_time,
+            header.invisible_time,
+            pop.revive_queue_id,
+            pop.rest,
+            ";".join(pop.start_offsets),
+            ";".join(pop.message_offsets),
+            ";".join(pop.order_counts) if header.order else None,
+        )
+
+    # -- peek
+
+    @answers(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    def peek_message(self, connection: Connection, command: RemotingCommand[PeekMessageRequestHeader]) -> Command:
+        """Return messages that a pop would get, without hiding them from the group.
+
+        Raises:
+            BrokerResponseError: As for POP_MESSAGE; nothing is held, and PULL_NOT_FOUND says that there is no message.
+        """
+        header = command.header
+        topic = self._checks.topic(connection, header.topic, header.queue_id)
+        self._checks.most(header.max_msg_nums)
+        queue_ids = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
+        buffers: list[ReadableBuffer] = []
+        count = rest = 0
+        for queue_id in queue_ids:
+            committed = self._offsets.query(header.consumer_group, header.topic, queue_id)
+            first, end = self._fetcher.queue_range(header.topic, queue_id)
+            offset = max(committed, first)
+            if count < header.max_msg_nums and offset < end:
+                request = GetMessageRequest(header.topic, queue_id, offset, header.max_msg_nums - count, _MOST_BYTES)
+                result = self._fetcher.fetch(request)
+                if isinstance(result, GetMessageResult):
+                    buffers += result.buffers
+                    count += result.message_count
+                    offset = result.next_begin_offset
+            rest += max(end - offset, 0)
+        fields = PopMessageResponseHeader(self._clock.time_ms(), 0, 0, rest)
+        if not count:
+            return response(ResponseCode.PULL_NOT_FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE.name, fields)
+        return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
+
+
+def _from(topic: str, queue_nums: int, number: int) -> list[tuple[str, int]]:
+    """Return the queues of a topic, starting at one by ``number``."""
+    return [(topic, (number + index) % queue_nums) for index in range(queue_nums)]
+
+
+def _any_matches(filters: Sequence[HeldFilter]) -> bool | None:
+    """Return true if one of the filters matches, ``None`` to ask again."""
+    results = [each() for each in filters]
+    return True if True in results else None if None in results else False
+
+
+def _queue_offset(record: memoryview) -> int:
+    return int.from_bytes(record[QUEUE_OFFSET_POSITION : QUEUE_OFFSET_POSITION + 8], "big")
+
+
+def _records(buffers: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
+    """Split buffers into single records."""
+    for buffer in buffers:
+        view, at = memoryview(buffer), 0
+        while at < len(view):
+            end = at + int.from_bytes(view[at : at + 4], "big")
+            yield view[at:end]
+            at = end

@@ -1,0 +1,94 @@
+"""What a pop, a peek and a notification may ask for (the first part of PopMessageProcessor.processRequest)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, PERM_READ, QUEUE_TYPE, TopicConfig
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.errors import BrokerResponseError
+
+_MOST_MESSAGES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PopChecks:
+    """Checks of requests.
+
+    Attributes:
+        config: permission of the broker.
+        store_config: ``timerWheelEnable``, without which no message would return.
+        topics: the topics.
+        groups: the groups.
+    """
+
+    config: BrokerConfig
+    store_config: MessageStoreConfig
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+
+    def topic(self, connection: Connection, name: str, queue_id: int) -> TopicConfig:
+        """Return the topic that a request may read.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION, TOPIC_NOT_EXIST; INVALID_PARAMETER if the queue does not exist, or holds
+                whole batches; SYSTEM_ERROR if timer messages are disabled.
+        """
+        ip = self.config.broker_ip1
+        if not self.config.broker_permission & PERM_READ:
+            remark = (
+                f"the broker[{ip}] pop message is forbidden: its brokerPermission is {self.config.broker_permission}, "
+                "which lacks read (4)"
+            )
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        if not self.store_config.timer_wheel_enable:
+            remark = f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false; set it to true"
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+        topic = self.topics.select(name)
+        if topic is None:
+            raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            remark = f"the topic[{name}] peeking message is forbidden: its perm is {topic.perm}, which lacks read (4)"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        if queue_id >= topic.read_queue_nums:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[{connection.remote_address}]"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            remark = (
+                f"topic {name} has {QUEUE_TYPE}={BATCH_CQ}, from which nothing is popped; pull, or use another topic"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def most(self, number: int) -> None:
+        """Check the number of messages that a request asks for.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER.
+        """
+        if not 0 < number <= _MOST_MESSAGES:
+            remark = (
+                f"the broker[{self.config.broker_ip1}] pop message's num is greater than {_MOST_MESSAGES}: it is "
+                f"{number}; ask for 1 to {_MOST_MESSAGES}"
+            )
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+
+    def group(self, connection: Connection, name: str) -> None:
+        """Check that a group exists, or create it, and that it may consume.
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION.
+        """
+        group = self.groups.find(name, connection.share)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist"
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            remark = f"subscription group no permission, {name}: consumeEnable is false"
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
