@@ -250,8 +250,15 @@ class PopMessageProcessor:
 
         Raises:
             StoreError: The disk cannot be read.
+            BrokerResponseError: A record could not be stored, and the pop has no messages yet.
         """
         header = pop.command.header
+        if self._offsets.is_reset(queue.group, queue.topic, queue.queue_id):
+            taken = self._check_points.take_reset(queue)
+            if taken.status is not PutMessageStatus.PUT_OK:
+                if not pop.count:
+                    raise put_refusal(taken)
+                return None
         offset = self._position(pop, queue)
         left = header.max_msg_nums - pop.count
         if header.order and self._is_blocked(pop, queue):
@@ -283,12 +290,8 @@ class PopMessageProcessor:
         )
 
     def _position(self, pop: _Pop, queue: PopQueue) -> int:
-        """Return the offset to pop next; commit the first one of a new group, and that of a reset."""
-        group, topic, queue_id = queue.group, queue.topic, queue.queue_id
-        if self._offsets.is_reset(group, topic, queue_id):
-            self._offsets.take_reset(group, topic, queue_id)
-            self._orders.clear_block(topic, group, queue_id)
-        offset = self._queues.position(queue)
+        """Return the offset to pop next; commit the first one of a new group."""
+        offset, topic, queue_id = self._queues.position(queue), queue.topic, queue.queue_id
         if offset >= 0:
             return offset
         first, end = self._fetcher.queue_range(topic, queue_id)

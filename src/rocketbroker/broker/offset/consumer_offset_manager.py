@@ -149,8 +149,10 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         # Returns the offsets to write instead of those in the table, -1 to write none: POP commits before its check
         # points are on disk.
         self.held_back: Callable[[], OffsetTable] = dict
-        # Called with topic@group, queue and offset when an offset is set back, -1 when it is forgotten.
-        self.on_back: Callable[[str, int, int], None] = _ignore_back
+        # Called with topic@group, queue and offset when an offset is set or goes back, -1 when it is forgotten.
+        self.on_set: Callable[[str, int, int], None] = _ignore_set
+        # Waits until what ``on_set`` stored is on disk; raises StoreError.
+        self.sync_sets: Callable[[], Awaitable[None]] = _nothing_to_sync
 
     def keep_commits(self) -> None:
         """Keep commits for the master in ``slave_commits``: this broker is a slave."""
@@ -275,6 +277,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
         if is_first:
             self._shares.add(share)
+        if offset < self.query(group, topic, queue_id):
+            self.on_set(key, queue_id, offset)
         self._keep(key, queue_id, offset)
         if self._keeps_commits:
             self.slave_commits.setdefault(key, {})[queue_id] = offset
@@ -282,6 +286,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
 
     def replace(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set an offset, and discard a reset of the queue (cloneOffset)."""
+        self.on_set(f"{topic}@{group}", queue_id, offset)
+        self.restore(group, topic, queue_id, offset)
+
+    def restore(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set an offset that the log has, and discard a reset of the queue."""
         key = f"{topic}@{group}"
         self.resets.forget(key, queue_id)
         self._keep(key, queue_id, offset)
@@ -289,6 +298,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Reset the group to an offset; commits are ignored until a consumer has taken it over (assignResetOffset)."""
         key = f"{topic}@{group}"
+        self.on_set(key, queue_id, offset)
         self._keep(key, queue_id, offset)
         self.resets.assign(key, queue_id, offset)
 
@@ -320,7 +330,6 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
             self._count += queue_id not in queues
             if offset < queues.get(queue_id, offset):
                 log.debug("offset of %s queue %s goes back from %s to %s", key, queue_id, queues[queue_id], offset)
-                self.on_back(key, queue_id, offset)
             queues[queue_id] = offset
         self._changed = True
 
@@ -454,7 +463,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
     def _remove(self, belongs: Callable[[str], bool]) -> None:
         for key in [key for key in self.table if belongs(key)]:
             for queue_id in self.table[key]:
-                self.on_back(key, queue_id, -1)
+                self.on_set(key, queue_id, -1)
         for table in (self.table, self.pull_table, self.slave_commits):
             for key in [key for key in table if belongs(key)]:
                 del table[key]
@@ -468,8 +477,12 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self._full_logged &= self._free <= 0
 
 
-def _ignore_back(_key: str, _queue_id: int, _offset: int) -> None:
-    """Take no notice of an offset that is set back."""
+def _ignore_set(_key: str, _queue_id: int, _offset: int) -> None:
+    """Take no notice of an offset that is set."""
+
+
+async def _nothing_to_sync() -> None:
+    """Do nothing: nothing was stored."""
 
 
 def _copy(table: OffsetTable) -> OffsetTable:

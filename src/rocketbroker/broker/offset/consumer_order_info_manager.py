@@ -96,6 +96,13 @@ class _Batch:
             self.consumed |= {offset: before.consumed[offset] for offset in self.visible if offset in before.consumed}
         self.acked = sum(1 << index for index, offset in enumerate(self.offsets) if offset in acknowledged)
 
+    def cut(self, left: Sequence[int]) -> None:
+        """Leave only the first messages."""
+        self.offsets = tuple(left)
+        self.visible = {offset: at for offset, at in self.visible.items() if offset in left}
+        self.consumed = {offset: count for offset, count in self.consumed.items() if offset in left}
+        self.acked &= (1 << len(left)) - 1
+
     def acknowledged(self) -> set[int]:
         """Return the offsets of acknowledged messages."""
         return {offset for index, offset in enumerate(self.offsets) if self.acked >> index & 1}
@@ -232,6 +239,10 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper])
         batch = self._batch(topic, group, queue_id)
         return set() if batch is None else batch.acknowledged()
 
+    def places(self) -> list[tuple[str, str, int]]:
+        """Return topic, group and queue of each batch."""
+        return [(*_names(key), queue_id) for key, queues in self._table.items() for queue_id in queues]
+
     def info(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
         """Return a copy of a queue's batch as the file has it, ``None`` without one."""
         batch = self._batch(topic, group, queue_id)
@@ -250,6 +261,36 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper])
             raise CodecError(f"{topic}@{group}, queue {queue_id}: {fault}")
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = _Batch.of(info)
         self._changed = True
+
+    def cut(self, end_of: Callable[[str, int], int]) -> None:
+        """Forget messages that their queue has lost; others get their offsets, and must not count as acknowledged.
+
+        The file may be ahead of the log: a power loss takes what was not synced there.
+
+        Args:
+            end_of: returns the queue offset after the last message of a topic's queue.
+        """
+        for key, queues in list(self._table.items()):
+            for queue_id, batch in list(queues.items()):
+                left = [offset for offset in batch.offsets if offset < end_of(key.partition("@")[0], queue_id)]
+                if not left:
+                    self._forget(key, queue_id)
+                elif len(left) < len(batch.offsets):
+                    batch.cut(left)
+                    self._changed = True
+
+    def first_left(self, topic: str, group: str, queue_id: int, offset: int) -> int:
+        """Return the first offset from ``offset`` on that is not acknowledged in the batch of the queue.
+
+        A group that has lost its offset, -1, begins at the batch.
+        """
+        batch = self._batch(topic, group, queue_id)
+        if batch is None:
+            return offset
+        offset, acknowledged = batch.offsets[0] if offset < 0 else offset, batch.acknowledged()
+        while offset in acknowledged:
+            offset += 1
+        return offset
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int | AckRefusal:
         """Acknowledge a message; return the offset to commit for the group.
@@ -392,6 +433,11 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper])
         if not queues:
             del self._table[key]
         self._changed = True
+
+
+def _names(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group
 
 
 def _queue_offsets(offset_list: Sequence[int]) -> list[int]:

@@ -122,8 +122,11 @@ class OffsetReset:
         """Wait until assigned offsets are on disk.
 
         Raises:
-            StoreError: The table could not be written; the assigned offsets are valid until the process stops.
+            StoreError: The log could not be synced or the table not be written; the assigned offsets are valid until
+                the process stops.
         """
+        # Else a power loss could leave the table alone, and records of pops would move the offsets on again.
+        await self._offsets.sync_sets()
         self._offsets.flush()
         if (path := self._offsets.path) in await self._drain():
             raise StoreError(

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
@@ -39,12 +39,13 @@ from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueue, PopQueues, compact
 from rocketbroker.broker.timer.timer_message_store import TimerBypass
 from rocketbroker.broker.topic.topic_config_manager import REVIVE_TOPIC_QUEUE_NUM, TIMER_TOPIC
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_const import host_flags
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.remoting.bodies.offset import OrderInfo
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import StoreError
+from rocketbroker.common.errors import CodecError, StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
@@ -64,6 +65,7 @@ _MOST_READ: Final = 100_000
 _READ_FOR_EACH: Final = 4
 # Check points stored again before the loop serves others.
 _MOST_AGAIN: Final = 64
+# Stale entries that are kept, or dropped by one call.
 _MOST_STALE: Final = 1_024
 
 #: Tag of the records of ordered pops.
@@ -91,6 +93,18 @@ class OrderRecord(msgspec.Struct, omit_defaults=True):
     def encode(self) -> bytes:
         """Return the body of the message."""
         return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, body: ReadableBuffer) -> Self:
+        """Decode the body of a message.
+
+        Raises:
+            CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
+        """
+        try:
+            return msgspec.json.decode(body, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CodecError(f"OrderRecord: {error}") from None
 
 
 class Acknowledged(NamedTuple):
@@ -153,7 +167,8 @@ class PopCheckPoints:
         self._last_place = 0
         # The write of the batches of ordered pops that is under way.
         self._orders_settled: Settled | None = None
-        offsets.on_back = self._set_back
+        self._sets_end = 0
+        offsets.on_set, offsets.sync_sets = self._set, self._sync_sets
 
     # -- pops, acknowledgements and changes
 
@@ -207,6 +222,19 @@ class PopCheckPoints:
     def returned(self, check_point: OpenCheckPoint) -> PutMessageResult:
         """Close a check point whose messages have returned: their copies are stored, or nobody wants them."""
         return self._acknowledge(check_point, check_point.left).result
+
+    def take_reset(self, queue: PopQueue) -> PutMessageResult:
+        """End the reset of a queue, because a pop takes over its offset; store that.
+
+        Until the offsets are written the file has the reset. A start would repeat it, and deliver what was acknowledged
+        since then, if the record did not say that it is over.
+        """
+        place = queue.topic, queue.group, queue.queue_id
+        self._orders.clear_block(*place)
+        result = self.put_order(queue)
+        if result.status is _PUT_OK:
+            self._offsets.take_reset(queue.group, queue.topic, queue.queue_id)
+        return result
 
     def put_order(self, queue: PopQueue) -> PutMessageResult:
         """Store the batch of a queue that is popped in order, after a change of it."""
@@ -351,11 +379,20 @@ class PopCheckPoints:
 
     @property
     def place(self) -> int:
-        """Queue offset in the timer's queue of the first record that a start needs."""
-        by_place = self._by_place
-        while by_place and (not by_place[0][1].left or by_place[0][1].place != by_place[0][0]):
+        """Queue offset in the timer's queue of the first record that a start needs, or one before it.
+
+        When the oldest of very many check points closes, those behind it are looked at by several calls.
+        """
+        by_place, stale = self._by_place, 0
+        while by_place and self._is_stale(by_place[0]) and stale < _MOST_STALE:
             by_place.popleft()
+            stale += 1
         return by_place[0][0] if by_place else self._end
+
+    @staticmethod
+    def _is_stale(entry: tuple[int, OpenCheckPoint]) -> bool:
+        place, check_point = entry
+        return not check_point.left or check_point.place != place
 
     @property
     def _end(self) -> int:
@@ -399,6 +436,8 @@ class PopCheckPoints:
             first = self.place
             if self._end - first <= max(_MOST_READ, _READ_FOR_EACH * self.count):
                 return False
+            if self._is_stale(self._by_place[0]):
+                return True
             check_point = self._by_place[0][1]
             self._unschedule(check_point)
             if self._put_check_point(check_point, again=True).status is _PUT_OK:
@@ -457,16 +496,31 @@ class PopCheckPoints:
         record = AckMsg(offsets[0], *named) if len(offsets) == 1 else BatchAckMsg(-1, *named, offsets)
         return self._put(record, check_point.revive_time, check_point.revive_queue_id)
 
-    def _set_back(self, key: str, queue_id: int, offset: int) -> None:
-        """Store that an offset was set back, so that no start continues after the messages popped before that."""
+    def _set(self, key: str, queue_id: int, offset: int) -> None:
+        """Store that an offset was set, so that no start continues after the messages popped before that.
+
+        The last batch of an ordered queue is forgotten: its acknowledgements say nothing about what is delivered anew.
+        """
         topic, _, group = key.partition("@")
         queue = self.queues.find(topic, group, queue_id)
         if queue is None:
             return
+        self._orders.clear_block(topic, group, queue_id)
         result = self._put_check_point(OpenCheckPoint(queue, offset, self._clock.time_ms(), 0, range(0), 0, 0))
         if result.status is not _PUT_OK:
             text = "group %s may continue in topic %s, queue %d, where it was before its offset was set: %s"
             log.error(text, group, topic, queue_id, result.reason)
+        self._sets_end = self.log_end
+
+    async def _sync_sets(self) -> None:
+        """Wait until the records of set offsets are on disk.
+
+        Raises:
+            StoreError: The disk refuses.
+        """
+        flushed = await self._flusher.wait_flushed(self._sets_end)
+        if not flushed.ok:
+            raise StoreError(flushed.reason)
 
     def _put(
         self, record: PopCheckPoint | AckMsg | OrderRecord, deliver_ms: int, revive_queue_id: int

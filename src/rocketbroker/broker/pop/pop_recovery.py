@@ -7,8 +7,8 @@ is in the revive topic, and what its revive service has dealt with lies before t
 points that are found in the revive topic are stored again, as if they had been popped here.
 
 A kill can fall between the last copies of returned messages and the record that acknowledges their originals. So
-messages of the check points that were due by then are looked up at the end of their retry topic, among as many copies
-as are stored in one turn.
+copies that the log has after the last record are compared with the messages of open check points: the record would
+have followed in the same turn of the event loop.
 """
 
 import asyncio
@@ -17,13 +17,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.pop.pop_check_points import FORGOTTEN, ORDER_TAG, OrderRecord, PopCheckPoints
-from rocketbroker.broker.pop.pop_queues import OpenCheckPoint
+from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueue
 from rocketbroker.broker.pop.pop_revive_service import RETRY_QUEUE
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
@@ -62,17 +60,24 @@ Key = tuple[str, str, int, int, int]
 
 
 class _Position(NamedTuple):
-    """Offset to pop next; ``replaces`` if it was set, so that the offset in the file does not count."""
+    """Offset to pop next.
+
+    Attributes:
+        offset: the offset.
+        replaces: true if it was set, so that the offset in the file does not count.
+        is_taken: true if a pop took over the last reset, so that a reset in the file is over.
+    """
 
     offset: int
-    replaces: bool
+    replaces: bool = False
+    is_taken: bool = False
 
 
 class OpenRecords:
     """Joins records in the order in which they were stored, as ``PopCheckPoints`` did before.
 
     Attributes:
-        open: the open check points.
+        open: the open check points, in the order of their last records.
         positions: the offsets to pop next, by topic, group and queue.
         batches: the batches of ordered pops, by the same.
     """
@@ -84,24 +89,36 @@ class OpenRecords:
         self.batches: dict[tuple[str, str, int], OrderInfo | None] = {}
 
     def check_point(self, record: PopCheckPoint, place: int, revive_queue_id: int) -> None:
-        """Apply a check point."""
+        """Apply a check point.
+
+        Raises:
+            CodecError: It has another number of messages than it says.
+        """
         where = record.topic, record.cid, record.queue_id
+        named = record.num if not record.queue_offset_diff else len(record.queue_offset_diff)
+        if record.num < 0 or named != record.num:
+            raise CodecError(f"PopCheckPoint: n is {record.num}, and d names {named} messages")
         if not record.num:
             self.positions[where] = _Position(record.start_offset, replaces=True)
+            self.batches[where] = None
             return
         offsets = [record.offset_by_index(index) for index in range(record.num)]
         key = (*where, record.start_offset, record.pop_time)
         if record.origin_start_offset is not None and record.origin_pop_time is not None:
             self.acknowledge((*where, record.origin_start_offset, record.origin_pop_time), offsets)
         elif record.re_put_times is None:
-            known = self.positions.get(where, _Position(FORGOTTEN, replaces=False))
+            known = self.positions.get(where, _Position(FORGOTTEN))
             self.positions[where] = known._replace(offset=max(known.offset, offsets[-1] + 1))
-        self.open[key] = self._check_points.restored(record, offsets, place, revive_queue_id)
+        self.open.pop(key, None)
+        found = self._check_points.restored(record, offsets, place, revive_queue_id)
+        if found.left:
+            self.open[key] = found
 
     def order(self, record: OrderRecord) -> None:
         """Apply the batch of an ordered pop."""
         where = record.topic, record.cid, record.queue_id
-        self.positions[where] = _Position(record.offset, replaces=True)
+        is_taken = record.info is None or self.positions.get(where, _Position(FORGOTTEN)).is_taken
+        self.positions[where] = _Position(record.offset, replaces=True, is_taken=is_taken)
         self.batches[where] = record.info
 
     def acknowledge(self, key: Key, offsets: list[int]) -> None:
@@ -145,6 +162,8 @@ class PopRecovery:
         self._flusher = flusher
         self._clock = clock
         self._timercheck = timercheck
+        # CommitLog offset of the last record that was read.
+        self._last_record = 0
 
     async def start(self) -> None:
         """Find the open check points, and the offsets to pop next.
@@ -160,14 +179,24 @@ class PopRecovery:
             records.acknowledge(key, offsets)
         self._set_positions(records)
         for where, info in records.batches.items():
-            self._orders.restore(*where, info)
+            try:
+                self._orders.restore(*where, info)
+            except CodecError as error:
+                log.error("POP: %s; the batch may be delivered once more", error)  # noqa: TRY400
+        await self._agree_on_orders()
+        for where in (*records.positions, *self._orders.places()):
+            # So that an offset that is set later is stored.
+            check_points.queues.get(*where)
         check_points.begin(place)
-        for each in sorted(records.open.values(), key=lambda found: found.place):
+        # In the order of their records.
+        for number, each in enumerate(records.open.values()):
             if each.place < 0:
                 check_points.store(each)
             else:
                 check_points.add(each)
-        await self._finish_returns(list(records.open.values()))
+            if not number % _BATCH:
+                await asyncio.sleep(0)  # let others run
+        await self._finish_returns()
         await self._pass_revive_topic()
         if check_points.count:
             log.info("POP: %d check points are open", check_points.count)
@@ -183,7 +212,7 @@ class PopRecovery:
             # Apache's broker commits the offset of the last record that it has dealt with.
             begin = self._offsets.query(REVIVE_GROUP, queue.topic, queue.queue_id) + 1
             async for message in self._messages(queue, begin):
-                _apply(message, -1, queue.queue_id, records.check_point, lambda *ack: acks.append(ack))
+                _apply(message, -1, queue.queue_id, records, lambda *ack: acks.append(ack))
         return acks
 
     async def _read_timer_queue(self, records: OpenRecords, place: int) -> None:
@@ -196,13 +225,11 @@ class PopRecovery:
             real = real_place(message.properties_bytes)
             if real is None or real[0] != self._check_points.revive_topic:
                 continue
+            self._last_record = message.commit_log_offset
             out_ms = int(get_property(message.properties_bytes, _OUT_MS) or 0)
             if out_ms < delivered.last_read_time_ms and message.queue_offset < delivered.last_timer_queue_offset:
                 continue
-            if get_property(message.properties_bytes, _TAGS) == ORDER_TAG.encode():
-                records.order(msgspec.json.decode(message.body, type=OrderRecord))
-            else:
-                _apply(message, message.queue_offset, real[1], records.check_point, records.acknowledge)
+            _apply(message, message.queue_offset, real[1], records, records.acknowledge)
 
     def _delivered_by_rocketmq(self) -> TimerCheckpoint:
         try:
@@ -237,47 +264,79 @@ class PopRecovery:
         """Commit the offsets to pop next that the file does not have."""
         for (topic, group, queue_id), position in records.positions.items():
             committed = self._offsets.query(group, topic, queue_id)
+            is_reset = self._offsets.is_reset(group, topic, queue_id)
+            if is_reset and not position.is_taken:
+                continue
             end = self._queues.max_offset_in_queue(topic, queue_id)
             offset = min(position.offset if position.replaces else max(position.offset, committed), end)
-            if offset not in {committed, FORGOTTEN} and not self._offsets.is_reset(group, topic, queue_id):
-                self._offsets.replace(group, topic, queue_id, offset)
+            if is_reset or offset not in {committed, FORGOTTEN}:
+                self._offsets.restore(group, topic, queue_id, offset)
 
-    async def _finish_returns(self, check_points: list[OpenCheckPoint]) -> None:
-        """Close what has returned, though its record is missing: the last of what was due."""
-        now = self._clock.time_ms()
-        copies: dict[str, dict[tuple[object, ...], int]] = {}
-        for each in check_points:
-            if each.revive_time > now:
-                continue
-            queue = each.queue
-            is_retry = queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
-            names = [queue.topic] if is_retry else [pop_retry_topic(queue.topic, queue.group, v) for v in (1, 2)]
+    async def _agree_on_orders(self) -> None:
+        """Let batches, offsets and queues agree after a power loss, which leaves files that are ahead of the log.
+
+        What the file of the batches has as acknowledged was acknowledged, so the group continues behind it. Messages
+        that the log lost are forgotten, on disk too: the next start could not tell them from those that come now.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        self._orders.cut(self._queues.max_offset_in_queue)
+        for topic, group, queue_id in self._orders.places():
+            offset = self._offsets.query(group, topic, queue_id)
+            left = self._orders.first_left(topic, group, queue_id, offset)
+            if left != offset and not self._offsets.is_reset(group, topic, queue_id):
+                self._offsets.restore(group, topic, queue_id, left)
+        settled = self._orders.flush()
+        if settled is not None:
+            await asyncio.wait([settled])
+            if reason := settled.result():
+                raise StoreError(f"{self._orders.path} cannot be written, whose batches had to be corrected: {reason}")
+
+    async def _finish_returns(self) -> None:
+        """Close what has returned, though its record is missing: copies that the log has after the last record."""
+        copies: dict[str, list[MessageExt]] = {}
+        for queue in self._check_points.queues:
+            names = self._retry_topics(queue) if queue.open else []
             for name in names:
                 if name not in copies:
                     copies[name] = await self._last_copies(name)
-                await self._close_returned(each, copies[name])
+                if copies[name]:
+                    await self._close_returned(queue, copies[name])
 
-    async def _last_copies(self, topic: str) -> dict[tuple[object, ...], int]:
-        """Return the store times of the last messages of a retry topic, by what a copy shares with its original."""
+    @staticmethod
+    def _retry_topics(queue: PopQueue) -> list[str]:
+        if queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return [queue.topic]
+        return [pop_retry_topic(queue.topic, queue.group, version) for version in (1, 2)]
+
+    async def _last_copies(self, topic: str) -> list[MessageExt]:
+        """Return the messages of a retry topic that the log has after the last record."""
         queue = self._queues.find(topic, RETRY_QUEUE)
         if queue is None:
-            return {}
-        begin = queue.max_offset - _MOST_COPIES
-        return {_identity(message): message.store_timestamp async for message in self._messages(queue, begin)}
+            return []
+        found = self._messages(queue, queue.max_offset - _MOST_COPIES)
+        return [message async for message in found if message.commit_log_offset > self._last_record]
 
-    async def _close_returned(self, check_point: OpenCheckPoint, copies: dict[tuple[object, ...], int]) -> None:
-        queue = self._queues.find(check_point.queue.topic, check_point.queue.queue_id)
-        if queue is None or not any(stored >= check_point.revive_time for stored in copies.values()):
+    async def _close_returned(self, popped: PopQueue, copies: list[MessageExt]) -> None:
+        """Acknowledge the originals of copies. All are of one check point, most likely of the first that was due."""
+        queue = self._queues.find(popped.topic, popped.queue_id)
+        if queue is None:
             return
-        entries = self._reader.entries_at(queue, check_point.unacknowledged)
-        originals = [decode_record(record) for record in await self._reader.records(queue, entries)]
-        counted = not check_point.suspended
-        returned = [
-            original.queue_offset
-            for original in originals
-            if copies.get(_identity(original, counted), 0) >= check_point.revive_time
-        ]
-        self._check_points.acknowledge(check_point.queue, check_point.start_offset, check_point.pop_time, returned)
+        for each in sorted(popped.open.values(), key=lambda check_point: check_point.revive_time):
+            left = [_identity(copy) for copy in copies]
+            returned = []
+            entries = self._reader.entries_at(queue, each.unacknowledged)
+            for record in await self._reader.records(queue, entries):
+                original = decode_record(record)
+                identity = _identity(original, not each.suspended)
+                if original.queue_offset in each.unacknowledged and identity in left:
+                    left.remove(identity)
+                    returned.append(original.queue_offset)
+            if not left:
+                self._check_points.acknowledge(popped, each.start_offset, each.pop_time, returned)
+                copies.clear()
+                return
 
     async def _pass_revive_topic(self) -> None:
         """Leave nothing in the revive topic to deal with, once it is on disk elsewhere."""
@@ -299,14 +358,16 @@ def _apply(
     message: MessageExt,
     place: int,
     revive_queue_id: int,
-    on_check_point: Callable[[PopCheckPoint, int, int], None],
+    records: OpenRecords,
     on_ack: Callable[[Key, list[int]], object],
 ) -> None:
     """Decode a record and apply it; log one that is broken."""
     tags = get_property(message.properties_bytes, _TAGS)
     try:
         if tags == CK_TAG.encode():
-            on_check_point(PopCheckPoint.decode(message.body), place, revive_queue_id)
+            records.check_point(PopCheckPoint.decode(message.body), place, revive_queue_id)
+        elif tags == ORDER_TAG.encode():
+            records.order(OrderRecord.decode(message.body))
         elif tags in {ACK_TAG.encode(), BATCH_ACK_TAG.encode()}:
             is_batch = tags == BATCH_ACK_TAG.encode()
             ack = (BatchAckMsg if is_batch else AckMsg).decode(message.body)

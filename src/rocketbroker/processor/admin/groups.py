@@ -34,7 +34,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.long_answers import AnswerEncoder, page_of
 from rocketbroker.processor.support.request_checks import (
     check_existing_group,
@@ -121,6 +121,11 @@ class GroupRequests:
         await wait_settled([self.groups.settled(header.group_name)])
         if header.clean_offset:
             self.offsets.remove_group(header.group_name)
+            try:
+                await self.offsets.sync_sets()
+            except StoreError as error:
+                remark = f"group {header.group_name} is deleted, but its offsets may return after a restart: {error}"
+                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark) from error
             await wait_settled(
                 [self.offsets.flush()],
                 f"group {header.group_name} is deleted, but its offsets may return after a restart; "
