@@ -208,7 +208,7 @@ class BrokerController:
             (ANY_ROLE, store),
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
-            (ANY_ROLE, MissingTableReport(self._tables, store.commit_log, store.queues, self.consumer_offsets.query)),
+            (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, self._persist.drain)),
             (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
             (ANY_ROLE, self.cleaning),

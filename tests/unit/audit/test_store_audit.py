@@ -243,27 +243,10 @@ def test_a_dledger_store_without_a_log_of_its_own_is_named(copy: Path) -> None:
         run_audit(store_config(copy), AuditOptions())
 
 
-async def test_popped_messages_are_named_until_pop_has_read_all(tmp_path: Path) -> None:
-    topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
-    store = make_store(tmp_path)
-    await store.start()
-    for number in range(3):
-        store.appender.put_message(message(b"check point", topic, number % 2))
-    store.appender.dispatch()
-    await store.stop()
-    (tmp_path / "config").mkdir(exist_ok=True)
-    offsets = tmp_path / "config" / "consumerOffset.json"
-    for read, expected in (("", {"pop-open": 2}), ('"0":0,"1":0', {"pop-open": 1}), ('"0":1,"1":0', {})):
-        table = f'"{topic}@CID_RMQ_SYS_REVIVE_GROUP":{{{read}}}' if read else ""
-        offsets.write_text(f'{{"offsetTable":{{{table}}}}}')
-        report = run_audit(store_config(tmp_path), AuditOptions())
-        assert (errors(report), warnings(report)) == ({}, expected)
-
-
 def test_every_rule_is_tested() -> None:
     seen = {rule for rule, _ in (DAMAGE | WARNINGS).values()}
     # Tested beside this, and the last, which `mqanalytics audit` alone finds, there.
-    elsewhere = {"file-unreadable", "log-torn-tail", "foreign-part", "pop-open", "unconsumed-expiring"}
+    elsewhere = {"file-unreadable", "log-torn-tail", "foreign-part", "unconsumed-expiring"}
     assert seen | elsewhere == {rule.value for rule in AuditRule}
 
 

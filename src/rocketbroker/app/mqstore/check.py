@@ -12,12 +12,10 @@ from rocketbroker.app.terminal import Column, Table, print_json, print_table, sa
 from rocketbroker.audit.findings import Finding
 from rocketbroker.audit.store_audit import AuditReport, audit, sizes_of
 from rocketbroker.audit.store_files import AuditOptions
-from rocketbroker.audit.table_audit import CONSUMER_OFFSETS
-from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import StoreError
-from rocketbroker.store.recovery.store_lock import check_readable, foreign_parts, open_pops
+from rocketbroker.store.recovery.store_lock import check_readable, foreign_parts
 
 
 def check(
@@ -57,12 +55,6 @@ def run_audit(config: MessageStoreConfig, options: AuditOptions) -> AuditReport:
         raise
     for part in foreign_parts(root):
         report.found.add(AuditRule.FOREIGN_PART, str(part.path), 0, part.problem)
-
-    def progress_of_pop(topic: str, queue_id: int) -> int:
-        return dict(report.offsets.get((topic, queue_id), ())).get(REVIVE_GROUP, -1)
-
-    for text in open_pops(report.ends, progress_of_pop):
-        report.found.add(AuditRule.POP_OPEN, str(config.config_dir / CONSUMER_OFFSETS), 0, text)
     return report
 
 

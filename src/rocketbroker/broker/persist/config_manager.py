@@ -18,7 +18,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from rocketbroker.broker.persist.durable_progress import TableChanges
-from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.codec.storefile.config_tables import decode_table
@@ -27,8 +26,6 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.store.commitlog.commit_log import CommitLog
-from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-from rocketbroker.store.recovery.store_lock import open_pops
 
 log = logging.getLogger(__name__)
 
@@ -397,29 +394,19 @@ def _settle(settled: Settled, reason: str) -> None:
 
 
 class MissingTableReport:
-    """Checks tables and queues once, after the store was opened.
+    """Checks tables once, after the store was opened.
 
     Args:
         tables: the tables, loaded.
         commit_log: the log, recovered before this part starts.
-        queues: the queues, recovered before this part starts.
-        consumer_offset: returns the consumer offset of a group, topic and queue, -1 without one.
     """
 
-    def __init__(
-        self,
-        tables: Sequence[AnyConfigManager],
-        commit_log: CommitLog,
-        queues: ConsumeQueueStore,
-        consumer_offset: Callable[[str, str, int], int],
-    ) -> None:
+    def __init__(self, tables: Sequence[AnyConfigManager], commit_log: CommitLog) -> None:
         self._tables = tables
         self._commit_log = commit_log
-        self._queues = queues
-        self._consumer_offset = consumer_offset
 
     async def start(self) -> None:
-        """Log tables without a file if the store has messages, and write them; log popped messages."""
+        """Log tables without a file if the store has messages, and write them."""
         in_use = self._commit_log.max_offset > self._commit_log.min_offset
         for table in self._tables:
             if table.found:
@@ -431,9 +418,6 @@ class MissingTableReport:
                     table.path,
                 )
             table.persist()
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self._queues}
-        for text in open_pops(ends, partial(self._consumer_offset, REVIVE_GROUP)):
-            log.warning("POP: %s", text)
 
     async def stop(self) -> None:
         """Do nothing: this part only acts at the start."""

@@ -50,12 +50,6 @@ class AuditRule(StrEnum):
         "A part of the store is in a form of Apache's that this broker cannot read; it does not start with it.",
         (_CHECK,),
     )
-    POP_OPEN = (
-        "pop-open",
-        Severity.WARNING,
-        "Messages that consumers popped may not be acknowledged; this broker does not deliver them again.",
-        (_CHECK,),
-    )
     FILE_UNREADABLE = "file-unreadable", Severity.ERROR, "The system cannot read a file."
     LOG_FILE_MISSING = "log-file-missing", Severity.ERROR, "A file between two files of the CommitLog is missing."
     LOG_FILE_SIZE = "log-file-size", Severity.ERROR, "A CommitLog file has another size than the others."

@@ -1,11 +1,10 @@
 """Access to a store folder: the files ``lock`` and ``abort``, and parts that this broker cannot read."""
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.message.pop_info import REVIVE_TOPIC_PREFIX
 from rocketbroker.common.atomic_file import write_synced
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem, parents_of
@@ -14,8 +13,7 @@ from rocketbroker.common.open_files import why_refused
 # Parts of a store of Apache's that this broker cannot read, recognised by their files.
 #
 # A start beside them would not fail: it would find no tables or no log, and begin empty ones. So it is refused before
-# anything is written. Of messages that consumers popped only a warning is possible: their check points lie in the log,
-# in queues that a broker without POP fills (as timer messages fall due) and never reads.
+# anything is written.
 
 # Each RocksDB database has this file, which names its manifest.
 _ROCKSDB_MARK: Final = "CURRENT"
@@ -61,24 +59,6 @@ def check_readable(root: Path) -> None:
         raise StoreError(f"{root} (storePathRootDir) cannot be read: {error}") from error
     if texts:
         raise StoreError("; ".join(texts))
-
-
-def open_pops(ends: Mapping[tuple[str, int], int], progress: Callable[[str, int], int]) -> Iterator[str]:
-    """Return a text for each queue of check points that POP has not read to its end.
-
-    Args:
-        ends: the ends of all queues, by topic and queue number.
-        progress: returns the consumer offset of ``REVIVE_GROUP`` in a queue, -1 without one.
-    """
-    for (topic, queue_id), end in sorted(ends.items()):
-        # Apache's broker commits the offset of the last record that it has dealt with, not the one after it.
-        unread = end - progress(topic, queue_id) - 1 if topic.startswith(REVIVE_TOPIC_PREFIX) else 0
-        if unread > 0:
-            yield (
-                f"queue {queue_id} of {topic} has {unread:,} records of messages that consumers popped; those that "
-                "were not acknowledged are not delivered by this broker, which has no POP yet. Start Apache's broker "
-                "on the store, and stop it once its consumers have acknowledged all"
-            )
 
 
 #: Content of the lock file once the store is recovered. RocketMQ writes it at once: it recovers before it locks.

@@ -11,7 +11,7 @@ import pytest
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
-from rocketbroker.store.recovery.store_lock import StoreLock, open_pops
+from rocketbroker.store.recovery.store_lock import StoreLock
 from tests.support.fakes import FakeClock
 from tests.support.recording_file_system import Disk, Loss, RecordingFileSystem
 from tests.support.stores import V4_HOST, make_store, message, store_config
@@ -58,16 +58,6 @@ async def test_other_folders_are_no_obstacle(tmp_path: Path):
     store = make_store(tmp_path)
     await store.start()
     await store.stop()
-
-
-def test_queues_of_check_points_that_pop_has_not_read():
-    revive = "rmq_sys_REVIVE_LOG_C"
-    ends = {(revive, 0): 1200, (revive, 1): 3, (revive, 2): 5, ("rmq_sys_wheel_timer", 0): 9}
-    # The offset of the last record that was dealt with.
-    progress = {(revive, 0): 199, (revive, 1): 2}
-    first, second = open_pops(ends, lambda topic, queue_id: progress.get((topic, queue_id), -1))
-    assert first.startswith("queue 0 of rmq_sys_REVIVE_LOG_C has 1,000 records of messages that consumers popped")
-    assert second.startswith("queue 2 of rmq_sys_REVIVE_LOG_C has 5 records")
 
 
 HOLDER = """
