@@ -48,7 +48,7 @@ _LONGEST_MS = 366 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class AckMessageRequests:
-    """What clients do with messages that they have popped."""
+    """Requests about messages that a client has popped."""
 
     topics: TopicConfigManager
     fetcher: MessageFetcher

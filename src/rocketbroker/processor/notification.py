@@ -30,7 +30,7 @@ _RETRY_VERSIONS = (1, 2)
 
 @dataclass(slots=True)
 class NotificationRequests:
-    """What clients ask about pops without popping.
+    """Requests about pops that pop nothing.
 
     Attributes:
         notifications: holds the requests that wait for a message; a message that wakes one still wakes a pop.

@@ -1,4 +1,4 @@
-"""What a pop, a peek and a notification may ask for (the first part of PopMessageProcessor.processRequest)."""
+"""Checks of pops, peeks and notifications (the first part of PopMessageProcessor.processRequest)."""
 
 from dataclasses import dataclass
 from typing import Final
