@@ -120,6 +120,10 @@ class PopReviveService:
         problem = ""
         try:
             topic = self._retry_topic(check_point)
+            if topic is not None and not self._topics.has_on_disk(topic, RETRY_QUEUE):
+                # A kill could leave copies without their topic, and nobody would look for them.
+                self._check_points.postpone(check_point, self._clock.time_ms() + TICK_MS)
+                return
             while check_point.left and not problem:
                 if topic is None:
                     result = self._check_points.returned(check_point)

@@ -1,0 +1,239 @@
+"""Returns of messages: their copies, topics that do not exist, and disks that refuse."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.broker.pop import pop_revive_service
+from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.current_settings import apply_updates
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from tests.support.pop_broker import TOPIC, Handed, PopBroker
+from tests.support.running import running
+from tests.support.stores import count_as_far_back, read_queue
+
+V1, V2 = "%RETRY%G_T", "%RETRY%G+T"
+
+
+async def in_flight(broker: PopBroker, *bodies: bytes, **properties: str) -> list[Handed]:
+    """Send messages and pop them for a second."""
+    for body in bodies:
+        broker.send(body, 0, TOPIC, **properties)
+    return await broker.pop(queue_id=0, invisible_ms=1_000)
+
+
+def damage(path: Path, found: bytes, other: bytes) -> None:
+    """Replace bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(found))
+        file.write(other)
+
+
+async def after(broker: PopBroker, seconds: float) -> list[bytes]:
+    """Let time pass; return all copies in the retry topic."""
+    broker.clock.advance(seconds)
+    await broker.run()
+    return [bytes(each.body) for each in read_queue(broker.store, V1, 0)]
+
+
+async def test_a_message_returns_once_and_not_early(broker: PopBroker) -> None:
+    await in_flight(broker, b"a")
+    assert await after(broker, 0.999) == []
+    assert await after(broker, 0.001) == [b"a"]
+    assert await after(broker, 100) == [b"a"]
+    assert broker.check_points.count == 0
+
+
+async def test_a_copy_says_where_it_comes_from(broker: PopBroker) -> None:
+    (first,) = await in_flight(broker, b"a", TAGS="x", KEYS="k")
+    await after(broker, 1)
+    (copy,) = read_queue(broker.store, V1, 0)
+    assert copy.properties == {
+        "TAGS": "x",
+        "KEYS": "k",
+        "1ST_POP_TIME": str(first.info.pop_time),
+        "ORIGIN_GROUP": "G",
+    }
+    assert (copy.reconsume_times, copy.born_timestamp) == (1, first.message.born_timestamp)
+    (again,) = await broker.pop(invisible_ms=1_000)
+    assert (again.message.reconsume_times, again.info.retry, again.message.topic) == (1, "1", TOPIC)
+    await after(broker, 1)
+    # The time of the first pop stays.
+    (_, copy) = read_queue(broker.store, V1, 0)
+    assert (copy.reconsume_times, copy.properties["1ST_POP_TIME"]) == (2, str(first.info.pop_time))
+    assert "POP_CK" not in copy.properties
+
+
+async def test_a_suspended_message_returns_uncounted(broker: PopBroker) -> None:
+    (found,) = await in_flight(broker, b"a")
+    await broker.change("G", found, 500, suspend=True)
+    await after(broker, 1)
+    (copy,) = read_queue(broker.store, V1, 0)
+    assert copy.reconsume_times == 0
+
+
+async def test_a_message_with_full_properties_returns_without_more(broker: PopBroker) -> None:
+    await in_flight(broker, b"a")
+    (original,) = read_queue(broker.store, TOPIC, 0)
+    original.properties_bytes = b"A\x01" + b"x" * (MAX_PROPERTIES_LENGTH - 10) + b"\x02"
+    (check_point,) = broker.check_points.queues.get(TOPIC, "G", 0).open.values()
+    assert broker.revive.copy(original, check_point, V1).properties == original.properties_bytes
+
+
+async def test_new_retry_topics_have_the_name_of_their_version(tmp_path: Path) -> None:
+    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", enable_retry_topic_v2=True)
+    apply_updates([config], {"retrieveMessageFromPopRetryTopicV1": "false"})
+    async with running(PopBroker(tmp_path / "store", config=config)) as broker:
+        await in_flight(broker, b"a")
+        assert await after(broker, 1) == []
+        assert [bytes(each.body) for each in read_queue(broker.store, V2, 0)] == [b"a"]
+        (again,) = await broker.pop(invisible_ms=1_000)
+        assert again.info.retry == "2"
+        await broker.ack("G", again)
+        assert broker.check_points.count == 0
+
+
+async def test_what_a_retry_topic_has_returns_to_it(broker: PopBroker) -> None:
+    broker.topics.update(TopicConfig(V2, 1, 1))
+    broker.send(b"old", topic=V2)
+    new_names = {"enableRetryTopicV2": "true", "retrieveMessageFromPopRetryTopicV1": "false"}
+    apply_updates([broker.config], new_names)
+    (found,) = await broker.pop(invisible_ms=1_000)
+    assert found.info.retry == "2"
+    apply_updates([broker.config], {"enableRetryTopicV2": "false"})
+    await after(broker, 1)
+    assert [bytes(each.body) for each in read_queue(broker.store, V2, 0)] == [b"old", b"old"]
+
+
+async def test_no_copy_is_stored_before_its_topic_is_on_disk(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await in_flight(broker, b"a")
+    monkeypatch.setattr(broker.topics, "has_on_disk", lambda _topic, _queue_id: False)
+    assert await after(broker, 1) == []
+    assert broker.topics.select(V1) is not None
+    monkeypatch.undo()
+    assert await after(broker, 0.1) == [b"a"]
+
+
+async def test_messages_of_a_deleted_group_or_topic_do_not_return(
+    broker: PopBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    await in_flight(broker, b"a")
+    broker.groups.delete("G")
+    assert await after(broker, 1) == []
+    assert "messages of topic T do not return to group G: the group is gone" in caplog.text
+    await in_flight(broker, b"b")
+    broker.topics.delete(TOPIC)
+    assert await after(broker, 1) == []
+    assert "messages of topic T do not return to group G: the topic is gone" in caplog.text
+    assert broker.check_points.count == 0
+
+
+async def test_messages_of_an_absent_group_return_if_that_is_set(broker: PopBroker) -> None:
+    apply_updates([broker.config], {"popReviveSkipIfGroupAbsent": "false"})
+    await in_flight(broker, b"a")
+    broker.groups.delete("G")
+    assert await after(broker, 1) == [b"a"]
+
+
+async def test_a_damaged_message_is_left_out(broker: PopBroker, caplog: pytest.LogCaptureFixture) -> None:
+    await in_flight(broker, b"damaged", b"b")
+    path = Path(broker.store.config.store_path_root_dir, "commitlog", "0" * 20)
+    damage(path, b"damaged", b"DAMAGED")
+    assert await after(broker, 1) == [b"b"]
+    assert "message 0 of topic T, queue 0, does not return to group G: it is removed or damaged" in caplog.text
+    assert broker.check_points.count == 0
+
+
+async def test_messages_of_a_queue_that_is_gone_do_not_return(broker: PopBroker) -> None:
+    await in_flight(broker, b"a")
+    await broker.store.deletion.delete_topics({TOPIC})
+    assert await after(broker, 1) == []
+    assert broker.check_points.count == 0
+
+
+@pytest.mark.parametrize("problem", ["put", "read", "topic"])
+async def test_what_cannot_return_is_tried_again(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: str
+) -> None:
+    await in_flight(broker, b"a")
+    with monkeypatch.context() as patch:
+        if problem == "put":
+            full = PutMessageResult(PutMessageStatus.DISK_FULL, reason="full")
+            patch.setattr(broker.store.appender, "put_copy", lambda _: full)
+        elif problem == "read":
+
+            async def fail(*_: object) -> None:
+                raise StoreError("no disk")
+
+            patch.setattr(broker.store.entry_reader, "records", fail)
+        else:
+
+            def refuse(*_: object) -> None:
+                raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, "too many topics")
+
+            patch.setattr(broker.topics, "create_in_send_message_back", refuse)
+        assert await after(broker, 1) == []
+    assert "messages of topic T that group G popped cannot return, and are tried again: " in caplog.text
+    text = {"put": "[DISK_FULL] full", "read": "no disk", "topic": "too many topics"}[problem]
+    assert text in caplog.text
+    assert await after(broker, pop_revive_service._RETRY_MS / 1000) == [b"a"]
+
+
+async def test_a_message_that_no_store_takes_is_lost_and_logged(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await in_flight(broker, b"a")
+    put = broker.store.appender.put_copy
+    illegal = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason="too long")
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda each: illegal if each.topic == V1 else put(each))
+    assert await after(broker, 1) == []
+    assert "message 0 of topic T is lost: too long" in caplog.text
+    assert broker.check_points.count == 0
+
+
+async def test_a_message_acknowledged_while_it_is_read_does_not_return(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = await in_flight(broker, b"a", b"b")
+    records = broker.store.entry_reader.records
+
+    async def read(*args: object) -> list[memoryview]:
+        found = await records(*args)  # type: ignore[arg-type]
+        await broker.ack("G", first)
+        return found
+
+    monkeypatch.setattr(broker.store.entry_reader, "records", read)
+    assert await after(broker, 1) == [b"b"]
+
+
+async def test_messages_that_are_not_in_memory_return(broker: PopBroker) -> None:
+    await in_flight(broker, b"a", b"b")
+    count_as_far_back(broker.store)
+    assert await after(broker, 1) == [b"a", b"b"]
+
+
+async def test_many_check_points_return_in_parts(broker: PopBroker) -> None:
+    number = 2 * pop_revive_service._MOST_DUE + 3
+    for _ in range(number):
+        await in_flight(broker, b"a")
+    broker.clock.advance(2)
+    parts = 0
+    while await broker.revive.advance() == 0.0:
+        parts += 1
+        assert broker.check_points.count == max(number - parts * pop_revive_service._MOST_DUE, 0)
+    assert parts == 3
+
+
+async def test_the_service_runs_by_itself(broker: PopBroker) -> None:
+    assert await broker.revive.advance() > 0
+    await in_flight(broker, b"a")
+    broker.clock.advance(0.5)
+    assert await broker.revive.advance() == pytest.approx(0.5, abs=0.2)
+    async with running(broker.revive):
+        pass
