@@ -195,6 +195,8 @@ class HeldFilter:
         if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
             self._offset = result.next_begin_offset
             return None if self._offset < result.max_offset else False
+        if not result.max_offset and not self._offset:
+            return False  # nothing was ever stored in the queue
         return result.status is not GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
