@@ -35,6 +35,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.pop_checks import check_invisible_time
 from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
 from rocketbroker.processor.support.request_checks import read_body
 from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
@@ -42,8 +43,6 @@ from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessag
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
 _AT_SLAVE = Refusal(ResponseCode.SYSTEM_BUSY, NO_MESSAGES)
-# A year.
-_LONGEST_MS = 366 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +168,7 @@ class AckMessageRequests:
                 f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{first}~{end}"
             )
             raise BrokerResponseError(ResponseCode.NO_MESSAGE, remark)
-        if not 0 <= header.invisible_time <= _LONGEST_MS:
-            remark = f"invisibleTime {header.invisible_time} is illegal; name 0 to {_LONGEST_MS:,} ms"
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+        check_invisible_time(header.invisible_time)
         handle = _handle(header.extra_info)
         self._check_room(connection)
         queue = self._queue(header.topic, header.consumer_group, header.queue_id)

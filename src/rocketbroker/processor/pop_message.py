@@ -46,7 +46,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
-from rocketbroker.processor.support.pop_checks import PopChecks
+from rocketbroker.processor.support.pop_checks import PopChecks, check_invisible_time
 from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
 from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.request_family import Refusal, answers
@@ -166,6 +166,7 @@ class PopMessageProcessor:
             raise BrokerResponseError(ResponseCode.POLLING_TIMEOUT, remark)
         topic = self._checks.topic(connection, header.topic, header.queue_id)
         self._checks.most(header.max_msg_nums)
+        check_invisible_time(header.invisible_time)
         self._checks.group(connection, header.consumer_group)
         if self._check_points.count >= config.pop_ck_max_buffer_size:
             remark = (

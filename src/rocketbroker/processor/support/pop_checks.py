@@ -12,6 +12,19 @@ from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
 
 _MOST_MESSAGES: Final = 32
+# A year.
+_LONGEST_MS: Final = 366 * 86_400_000
+
+
+def check_invisible_time(invisible_ms: int) -> None:
+    """Check the time for which messages are hidden.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER if it is negative or longer than a year.
+    """
+    if not 0 <= invisible_ms <= _LONGEST_MS:
+        remark = f"invisibleTime {invisible_ms} is illegal; name 0 to {_LONGEST_MS:,} ms"
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
 
 @dataclass(frozen=True, slots=True)

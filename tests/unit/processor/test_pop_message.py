@@ -1,0 +1,599 @@
+"""Pops against a running store: what they deliver, in which order, what they refuse, and when they wait."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketbroker.broker.pop.pop_queues import PopQueue
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.pop_info import parse_order_count_info, pop_retry_topic
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
+from rocketbroker.codec.remoting.handler import HELD, InTurn
+from rocketbroker.codec.remoting.headers.pop import (
+    PeekMessageRequestHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.current_settings import apply_updates
+from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
+from rocketbroker.store.read.get_message import GetMessageResult
+from rocketbroker.store.read.message_fetcher import MessageFetcher
+from tests.support.fakes import FakeConnection
+from tests.support.pop_broker import TOPIC, Handed, PopBroker
+from tests.support.running import running
+from tests.support.stores import count_as_far_back
+
+FULL = PutMessageResult(PutMessageStatus.DISK_FULL, reason="full")
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[PopBroker]:
+    """A broker with topic T of two queues."""
+    async with running(PopBroker(tmp_path / "store", mapped_file_size_consume_queue=20_000)) as found:
+        yield found
+
+
+def header(**fields: Any) -> PopMessageRequestHeader:
+    """A pop of one queue that does not wait."""
+    names: dict[str, Any] = {
+        "consumer_group": "G",
+        "topic": TOPIC,
+        "queue_id": 0,
+        "max_msg_nums": 32,
+        "invisible_time": 60_000,
+        "poll_time": 0,
+        "born_time": 0,
+        "init_mode": 0,
+    }
+    return PopMessageRequestHeader(**(names | fields))
+
+
+def answer(broker: PopBroker, **fields: Any) -> Any:
+    """What a pop returns at once."""
+    return broker.pops.pop_message(FakeConnection(), request(0, header(**fields)))
+
+
+def bodies(found: list[Handed]) -> list[bytes]:
+    """Return the bodies of messages."""
+    return [each.body for each in found]
+
+
+def fields_of(command: Command) -> PopMessageResponseHeader:
+    """Return the fields of an answer."""
+    assert isinstance(command.header, PopMessageResponseHeader)
+    return command.header
+
+
+def set_config(broker: PopBroker, **updates: str) -> None:
+    """Change settings at run time."""
+    apply_updates([broker.config], updates)
+
+
+# -- refusals
+
+
+def lacks_read(broker: PopBroker) -> None:
+    set_config(broker, brokerPermission="2")
+
+
+def without_group(broker: PopBroker) -> None:
+    set_config(broker, autoCreateSubscriptionGroup="false")
+
+
+def disabled_group(broker: PopBroker) -> None:
+    broker.groups.update(SubscriptionGroupConfig("G", consume_enable=False))
+
+
+def write_only(broker: PopBroker) -> None:
+    broker.topics.update(TopicConfig("W", 1, 1, perm=2))
+
+
+def of_batches(broker: PopBroker) -> None:
+    broker.topics.update(TopicConfig("B", 1, 1, attributes={"+queue.type": "BatchCQ"}))
+
+
+def with_filters(broker: PopBroker) -> None:
+    set_config(broker, enablePropertyFilter="true")
+
+
+def nothing(_broker: PopBroker) -> None:
+    """Change nothing."""
+
+
+REFUSALS: dict[str, tuple[Callable[[PopBroker], None], dict[str, Any], ResponseCode, str]] = {
+    "the broker may not be read": (
+        lacks_read,
+        {},
+        ResponseCode.NO_PERMISSION,
+        "the broker[127.0.0.1] pop message is forbidden: its brokerPermission is 2, which lacks read (4)",
+    ),
+    "no topic": (nothing, {"topic": "X"}, ResponseCode.TOPIC_NOT_EXIST, "topic[X] not exist, apply first please!"),
+    "a topic without read": (
+        write_only,
+        {"topic": "W"},
+        ResponseCode.NO_PERMISSION,
+        "the topic[W] peeking message is forbidden: its perm is 2, which lacks read (4)",
+    ),
+    "no queue": (
+        nothing,
+        {"queue_id": 2},
+        ResponseCode.INVALID_PARAMETER,
+        "queueId[2] is illegal, topic:[T] topicConfig.readQueueNums:[2] consumer:[127.0.0.1:50000]",
+    ),
+    "a topic of batches": (
+        of_batches,
+        {"topic": "B"},
+        ResponseCode.INVALID_PARAMETER,
+        "topic B has queue.type=BatchCQ, from which nothing is popped; pull, or use another topic",
+    ),
+    "33 messages": (
+        nothing,
+        {"max_msg_nums": 33},
+        ResponseCode.INVALID_PARAMETER,
+        "the broker[127.0.0.1] pop message's num is greater than 32: it is 33; ask for 1 to 32",
+    ),
+    "no messages": (
+        nothing,
+        {"max_msg_nums": 0},
+        ResponseCode.INVALID_PARAMETER,
+        "the broker[127.0.0.1] pop message's num is greater than 32: it is 0; ask for 1 to 32",
+    ),
+    "a negative time": (
+        nothing,
+        {"invisible_time": -1},
+        ResponseCode.INVALID_PARAMETER,
+        "invisibleTime -1 is illegal; name 0 to 31,622,400,000 ms",
+    ),
+    "no group": (
+        without_group,
+        {},
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        "subscription group [G] does not exist",
+    ),
+    "a disabled group": (
+        disabled_group,
+        {},
+        ResponseCode.NO_PERMISSION,
+        "subscription group no permission, G: consumeEnable is false",
+    ),
+    "a filter without the setting": (
+        nothing,
+        {"exp_type": "SQL92", "exp": "a = 1"},
+        ResponseCode.SYSTEM_ERROR,
+        "The broker does not support consumer to filter message by SQL92: enablePropertyFilter is false",
+    ),
+    "a filter that cannot be read": (
+        with_filters,
+        {"exp_type": "SQL92", "exp": "a >"},
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "parse the consumer's subscription failed: ",
+    ),
+    "a pop that waited": (
+        nothing,
+        {"born_time": 1_795_255_000_000 - 10_501, "poll_time": 10_000},
+        ResponseCode.POLLING_TIMEOUT,
+        "the broker[127.0.0.1] pop message is timeout too much",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_pop_is_refused_with_the_reason(broker: PopBroker, name: str) -> None:
+    prepare, fields, code, remark = REFUSALS[name]
+    prepare(broker)
+    broker.send()
+    with pytest.raises(BrokerResponseError) as error:
+        answer(broker, **fields)
+    assert error.value.code == code
+    assert error.value.remark is not None
+    assert error.value.remark.startswith(remark)
+    assert broker.check_points.count == 0
+
+
+def test_a_pop_that_has_just_waited_is_served(broker: PopBroker) -> None:
+    broker.send()
+    now = broker.clock.time_ms()
+    assert answer(broker, born_time=now - 10_500, poll_time=10_000).code == ResponseCode.SUCCESS
+
+
+async def test_nothing_is_popped_without_timer_messages(tmp_path: Path) -> None:
+    async with running(PopBroker(tmp_path / "other", timer_wheel_enable=False)) as broker:
+        with pytest.raises(BrokerResponseError, match="forbidden because timerWheelEnable is false; set it to true"):
+            answer(broker)
+
+
+async def test_too_many_open_check_points_end_pops(broker: PopBroker) -> None:
+    set_config(broker, popCkMaxBufferSize="1000")
+    for _ in range(2):
+        broker.send()
+    await broker.pop(queue_id=0, most=1)
+    broker.check_points.count += 999
+    with pytest.raises(BrokerResponseError) as error:
+        answer(broker)
+    assert error.value.code == ResponseCode.POLLING_FULL
+    assert error.value.remark == (
+        "popCkMaxBufferSize: 1,000 check points are open and the limit is 1,000; acknowledge messages, or raise "
+        "popCkMaxBufferSize"
+    )
+
+
+def test_a_pop_without_its_check_point_delivers_nothing(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send()
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda _: FULL)
+    with pytest.raises(BrokerResponseError, match="DISK_FULL") as error:
+        answer(broker)
+    assert error.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert broker.offsets.query("G", TOPIC, 0) == 0
+
+
+def test_a_pop_keeps_what_it_has_when_the_next_check_point_fails(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue_id in (0, 1):
+        broker.send(queue_id=queue_id)
+    put, puts = broker.store.appender.put_copy, iter([True, False])
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda each: put(each) if next(puts) else FULL)
+    found = answer(broker, queue_id=-1)
+    assert len(decode_messages(b"".join([found.body]), decompress=False)) == 1
+    assert fields_of(found).rest_num == 1
+    assert broker.check_points.count == 1
+
+
+def test_an_unreadable_disk_is_told(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send()
+
+    def fail(*_: object) -> GetMessageResult:
+        raise StoreError("no disk")
+
+    monkeypatch.setattr(MessageFetcher, "fetch", fail)
+    with pytest.raises(BrokerResponseError, match="no disk") as error:
+        answer(broker)
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+
+
+# -- deliveries
+
+
+async def test_messages_are_delivered_to_one_client_of_a_group(broker: PopBroker) -> None:
+    for number in range(5):
+        broker.send(b"%d" % number)
+    assert bodies(await broker.pop(queue_id=0, most=2)) == [b"0", b"1"]
+    broker.clock.advance(0.001)
+    assert bodies(await broker.pop(queue_id=0)) == [b"2", b"3", b"4"]
+    assert await broker.pop() == []
+    assert len(await broker.pop("other")) == 5
+
+
+def test_the_answer_says_what_is_left(broker: PopBroker) -> None:
+    for queue_id in (0, 0, 0, 1):
+        broker.send(queue_id=queue_id)
+    found = fields_of(answer(broker, max_msg_nums=2))
+    assert (found.rest_num, found.start_offset_info, found.msg_offset_info) == (1, "0 0 0", "0 0 0,1")
+    assert (found.pop_time, found.invisible_time) == (broker.clock.time_ms(), 60_000)
+    broker.clock.advance(0.001)
+    found = fields_of(answer(broker, queue_id=-1, max_msg_nums=1))
+    assert found.rest_num == 1
+
+
+def test_a_busy_queue_is_left_out(broker: PopBroker) -> None:
+    broker.send()
+    broker.check_points.queues.get(TOPIC, "G", 0).is_busy = True
+    found = answer(broker)
+    assert found.code == ResponseCode.POLLING_TIMEOUT
+    assert fields_of(found).rest_num == 1
+
+
+def test_one_queue_has_one_pop_a_millisecond_from_an_offset(broker: PopBroker) -> None:
+    """Else two check points would have one name."""
+    broker.send()
+    answer(broker)
+    broker.offsets.replace("G", TOPIC, 0, 0)
+    assert answer(broker).code == ResponseCode.POLLING_TIMEOUT
+    broker.clock.advance(0.001)
+    assert answer(broker).code == ResponseCode.SUCCESS
+
+
+async def test_a_full_queue_is_left_out(broker: PopBroker) -> None:
+    set_config(broker, enablePopMessageThreshold="true", popInflightMessageThreshold="1")
+    for _ in range(4):
+        broker.send()
+    first = await broker.pop(queue_id=0, most=2)
+    broker.clock.advance(0.001)
+    assert await broker.pop(queue_id=0) == []
+    await broker.ack("G", first[0])
+    assert len(await broker.pop(queue_id=0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("exp_type", "exp", "wanted"),
+    [
+        (None, None, [b"a", b"b", b"c"]),
+        ("TAG", "a || c", [b"a", b"c"]),
+        ("SQL92", "TAGS = 'b' OR color = 'red'", [b"b", b"c"]),
+    ],
+)
+async def test_filters_select_and_pass_the_others(
+    broker: PopBroker, exp_type: str | None, exp: str | None, wanted: list[bytes]
+) -> None:
+    set_config(broker, enablePropertyFilter="true")
+    for tag in ("a", "b", "c"):
+        broker.send(tag.encode(), TAGS=tag, color="red" if tag == "c" else "blue")
+    found = await broker.pop(queue_id=0, exp_type=exp_type, exp=exp)
+    assert bodies(found) == wanted
+    for each in found:
+        await broker.ack("G", each)
+    assert broker.check_points.count == 0
+    assert broker.offsets.query("G", TOPIC, 0) == 3
+
+
+async def test_messages_that_nobody_wants_are_passed(broker: PopBroker) -> None:
+    broker.send(TAGS="a")
+    assert await broker.pop(queue_id=0, exp_type="TAG", exp="x") == []
+    assert (broker.offsets.query("G", TOPIC, 0), broker.check_points.count) == (1, 0)
+
+
+@pytest.mark.parametrize(("init_mode", "in_memory", "wanted"), [(0, "false", 3), (1, "true", 3), (1, "false", 1)])
+async def test_a_new_group_begins_where_it_says(broker: PopBroker, init_mode: int, in_memory: str, wanted: int) -> None:
+    set_config(broker, initPopOffsetByCheckMsgInMem=in_memory)
+    for _ in range(3):
+        broker.send()
+    assert len(await broker.pop(queue_id=0, init_mode=init_mode)) == wanted
+
+
+async def test_a_new_group_begins_at_the_end_of_old_messages(broker: PopBroker) -> None:
+    for _ in range(3):
+        broker.send()
+    count_as_far_back(broker.store)
+    assert len(await broker.pop(queue_id=0, init_mode=1)) == 1
+
+
+@pytest.mark.parametrize(("offset", "wanted"), [(99, 0), (3, 0), (1, 2)])
+async def test_an_offset_outside_the_queue_is_moved(broker: PopBroker, offset: int, wanted: int) -> None:
+    for _ in range(3):
+        broker.send()
+    broker.offsets.commit("G", TOPIC, 0, offset)
+    assert len(await broker.pop(queue_id=0)) == wanted
+    broker.send(b"next")
+    broker.clock.advance(1)
+    assert bodies(await broker.pop(queue_id=0)) == [b"next"]
+
+
+# -- messages that are not in memory
+
+
+class ColdRead:
+    """Lets a read wait, and something happen meanwhile."""
+
+    def __init__(self, broker: PopBroker, monkeypatch: pytest.MonkeyPatch, error: str = "") -> None:
+        fetch = broker.store.fetcher.fetch
+
+        def later(_self: MessageFetcher, *args: Any) -> Any:
+            async def read() -> GetMessageResult:
+                self.meanwhile(broker.check_points.queues.get(TOPIC, "G", 0))
+                if error:
+                    raise StoreError(error)
+                found = fetch(*args)
+                assert isinstance(found, GetMessageResult)
+                return found
+
+            return read()
+
+        self.was_busy = False
+        monkeypatch.setattr(MessageFetcher, "fetch", later)
+
+    def meanwhile(self, queue: PopQueue) -> None:
+        """Note that others leave the queue out."""
+        self.was_busy = queue.is_busy
+
+
+async def test_messages_are_read_from_disk_in_turn(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send(b"a")
+    cold = ColdRead(broker, monkeypatch)
+    found = answer(broker)
+    assert isinstance(found, InTurn)
+    command = await found.work
+    assert command.code == ResponseCode.SUCCESS  # type: ignore[union-attr]
+    assert cold.was_busy
+    assert not broker.check_points.queues.get(TOPIC, "G", 0).is_busy
+
+
+async def test_a_failed_read_frees_the_queue(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send()
+    ColdRead(broker, monkeypatch, "no disk")
+    found = answer(broker)
+    with pytest.raises(BrokerResponseError, match="no disk") as error:
+        await found.work
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert not broker.check_points.queues.get(TOPIC, "G", 0).is_busy
+    assert broker.check_points.count == 0
+
+
+async def test_a_pop_that_read_from_disk_does_not_wait(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    ColdRead(broker, monkeypatch)
+    command = await answer(broker, poll_time=1_000).work
+    assert command.code == ResponseCode.POLLING_TIMEOUT
+
+
+# -- retries
+
+
+async def with_retries(tmp_path: Path, version: int, **settings: str) -> PopBroker:
+    """A broker, started, whose retry topic of a version has a message."""
+    config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", enable_retry_topic_v2=version == 2)
+    broker = PopBroker(tmp_path / "retries", config=config)
+    await broker.start()
+    set_config(broker, **settings)
+    name = pop_retry_topic(TOPIC, "G", version)
+    broker.topics.update(TopicConfig(name, 1, 1))
+    broker.send(b"again", topic=name)
+    return broker
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_retries_come_under_the_name_of_their_topic(tmp_path: Path, version: int) -> None:
+    broker = await with_retries(tmp_path, version, retrieveMessageFromPopRetryTopicV1="false")
+    try:
+        (found,) = await broker.pop()
+        assert (found.message.topic, found.info.retry) == (TOPIC, str(version))
+    finally:
+        await broker.stop()
+
+
+async def test_old_retry_topics_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await with_retries(tmp_path, 1, enableRetryTopicV2="true")
+    try:
+        monkeypatch.setattr(random, "randrange", lambda _: 51)
+        assert await broker.pop() == []
+        monkeypatch.setattr(random, "randrange", lambda _: 50)
+        assert bodies(await broker.pop()) == [b"again"]
+    finally:
+        await broker.stop()
+
+
+async def test_retries_come_as_they_are_stored_if_that_is_set(tmp_path: Path) -> None:
+    broker = await with_retries(tmp_path, 1, popResponseReturnActualRetryTopic="true")
+    try:
+        found = answer(broker, queue_id=-1)
+        (message,) = decode_messages(b"".join([found.body]), decompress=False)
+        assert (message.topic, "POP_CK" in message.properties) == ("%RETRY%G_T", False)
+        assert fields_of(found).start_offset_info == "1 0 0"
+    finally:
+        await broker.stop()
+
+
+@pytest.mark.parametrize(("number", "first"), [(19, b"again"), (20, b"own")])
+async def test_some_pops_read_retries_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, first: bytes
+) -> None:
+    broker = await with_retries(tmp_path, 1)
+    try:
+        broker.send(b"own")
+        monkeypatch.setattr(random, "randrange", lambda _: number)
+        assert bodies(await broker.pop(queue_id=0, most=1)) == [first]
+    finally:
+        await broker.stop()
+
+
+# -- order
+
+
+async def in_order(broker: PopBroker, attempt: str, most: int = 32, **fields: Any) -> list[Handed]:
+    """Pop queue 0 in order."""
+    return await broker.pop("O", 0, most, order=True, attempt_id=attempt, **fields)
+
+
+async def test_a_batch_blocks_its_queue(broker: PopBroker) -> None:
+    for body in (b"a", b"b", b"c"):
+        broker.send(body)
+    first = await in_order(broker, "1", 2)
+    assert [each.info.revive_qid for each in first] == [999, 999]
+    assert await in_order(broker, "2") == []
+    # The client that lost the answer.
+    again = await in_order(broker, "1", 2)
+    assert bodies(again) == [b"a", b"b"]
+    for each in again:
+        await broker.ack("O", each)
+    assert bodies(await in_order(broker, "3")) == [b"c"]
+
+
+async def test_a_batch_comes_again_without_what_is_acknowledged(broker: PopBroker) -> None:
+    for body in (b"a", b"b", b"c"):
+        broker.send(body)
+    first = await in_order(broker, "1", 3, invisible_ms=1_000)
+    await broker.ack("O", first[1])
+    broker.clock.advance(1)
+    answered = answer(broker, consumer_group="O", order=True, attempt_id="2")
+    assert [bytes(each.body) for each in decode_messages(b"".join([answered.body]))] == [b"a", b"c"]
+    counts = parse_order_count_info(fields_of(answered).order_count_info or "")
+    assert {key.offset: count for key, count in counts.items() if key.offset is not None} == {0: 1, 1: 1, 2: 1}
+
+
+async def test_a_changed_time_blocks_longer(broker: PopBroker) -> None:
+    broker.send()
+    (found,) = await in_order(broker, "1", invisible_ms=1_000)
+    await broker.change("O", found, 5_000)
+    broker.clock.advance(4.9)
+    assert await in_order(broker, "2") == []
+    broker.clock.advance(0.1)
+    assert len(await in_order(broker, "2")) == 1
+
+
+# -- waiting
+
+
+async def test_a_pop_that_finds_nothing_is_held(broker: PopBroker) -> None:
+    assert answer(broker, poll_time=1_000) is HELD
+    assert broker.polling.polling_num(TOPIC, "G", 0) == 1
+    assert answer(broker, poll_time=1_000, queue_id=-1) is HELD
+    assert broker.polling.polling_num(TOPIC, "G", -1) == 1
+
+
+def test_a_held_pop_waits_until_an_ordered_queue_is_visible(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send()
+    answer(broker, order=True, attempt_id="1", invisible_time=700)
+    waits: list[int] = []
+    monkeypatch.setattr(broker.polling, "suspend", lambda _request, timeout_ms: waits.append(timeout_ms))
+    answer(broker, order=True, attempt_id="2", poll_time=10_000)
+    answer(broker, order=True, attempt_id="2", poll_time=500)
+    assert waits == [700, 500]
+
+
+def test_a_held_pop_with_a_filter_looks_at_each_queue(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_config(broker, enablePropertyFilter="true")
+    held: list[Any] = []
+    monkeypatch.setattr(broker.polling, "suspend", lambda request, _timeout_ms: held.append(request))
+    answer(broker, queue_id=-1, poll_time=1_000, exp_type="SQL92", exp="a = '1'")
+    (pop,) = held
+    assert pop.has_match() is False
+    broker.send(queue_id=1, a="2")
+    assert pop.has_match() is False
+    broker.send(queue_id=1, a="1")
+    assert pop.has_match() is True
+
+
+def test_what_is_left_wakes_another_pop(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(broker.polling, "wake", lambda *place: woken.append(place))
+    for _ in range(2):
+        broker.send()
+    answer(broker, max_msg_nums=1)
+    assert woken == [(TOPIC, "G", 0)]
+    broker.clock.advance(0.001)
+    answer(broker, max_msg_nums=1)
+    assert len(woken) == 1
+
+
+# -- resets
+
+
+def test_a_reset_without_its_record_stays(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.send()
+    broker.reset.assign("G", TOPIC, {0: 0})
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda _: FULL)
+    with pytest.raises(BrokerResponseError, match="DISK_FULL"):
+        answer(broker)
+    assert broker.offsets.is_reset("G", TOPIC, 0)
+
+
+# -- peek
+
+
+async def test_a_peek_hides_nothing(broker: PopBroker) -> None:
+    for queue_id in (0, 0, 1):
+        broker.send(queue_id=queue_id)
+    found = await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, -1, 2, "G"))
+    assert len(decode_messages(b"".join([found.body]))) == 2
+    assert fields_of(found).rest_num == 1
+    assert broker.check_points.count == 0
+    assert len(await broker.pop()) == 3
+    found = await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 2, "G"))
+    assert (found.code, found.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
+    with pytest.raises(BrokerResponseError, match="it is 99; ask for 1 to 32"):
+        await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 99, "G"))
