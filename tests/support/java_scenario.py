@@ -1,4 +1,4 @@
-"""A JVM that does what a test says, step by step (tests/interop/java/Scenario.java)."""
+"""A JVM that does what a test says, step by step (tests/interop/java/Scenario.java and Pop.java)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +19,19 @@ class Scenario:
         java: starts it.
         namesrv: "host:port" of the name server.
         client: the version of the official client.
+        driver: ``Pop`` for what only clients of 5.x know.
         options: of all clients, such as ``trace=1``.
     """
 
-    def __init__(self, java: Java, namesrv: str, client: str = "5.5.0", **options: object) -> None:
+    def __init__(
+        self, java: Java, namesrv: str, client: str = "5.5.0", driver: str = "Scenario", **options: object
+    ) -> None:
         self._file = Path(java.home / f"steps-{len(java.started)}.txt")
         self._file.touch()
         self._number = 0
         more = [f"{name}={value}" for name, value in options.items()]
         self.process = java.start(
-            "Scenario", f"namesrv={namesrv}", f"file={self._file}", *more, client=client, properties=OFTEN
+            driver, f"namesrv={namesrv}", f"file={self._file}", *more, client=client, properties=OFTEN
         )
         self.process.wait_for("STARTED")
 

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -30,14 +31,17 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * fails always, once at its first attempt, level5 at its first attempt with delay level 5, dead with level -1, hang
  * never answers. send sends, and prints REFUSED with the number and why where `refused` is given; dead reads
  * %DLQ%group, and sends what it reads anew where `resend` is given; key and view look for messages, offsets for the
- * places of a time. `trace` has producer and consumers report to the trace topic.
+ * places of a time. `trace` has producer and consumers report to the trace topic. Pop.java knows more verbs.
  */
-public final class Scenario {
-    private static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
-    private static DefaultMQProducer producer;
+public class Scenario {
+    static final Map<String, DefaultMQPushConsumer> CONSUMERS = new HashMap<>();
+    static DefaultMQProducer producer;
 
     public static void main(String[] args) throws Exception {
-        Options options = new Options(args);
+        new Scenario().run(new Options(args));
+    }
+
+    void run(Options options) throws Exception {
         producer = new DefaultMQProducer("PG_Scenario", options.number("trace", 0) == 1, null);
         options.connect(producer, "send");
         producer.setSendMsgTimeout(30_000);
@@ -66,7 +70,7 @@ public final class Scenario {
         return lines.isEmpty() ? List.of() : Arrays.asList(lines.split("\n"));
     }
 
-    private static void act(String verb, Options step, Options all) throws Exception {
+    void act(String verb, Options step, Options all) throws Exception {
         switch (verb) {
             case "consume":
                 consume(step, all);
@@ -102,7 +106,7 @@ public final class Scenario {
         }
     }
 
-    private static void consume(Options step, Options all) throws Exception {
+    private void consume(Options step, Options all) throws Exception {
         String name = step.text("name");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(step.text("group"),
             all.number("trace", 0) == 1, null);
@@ -113,6 +117,7 @@ public final class Scenario {
         consumer.setConsumeTimeout(step.number("timeout", 15));
         consumer.setPollNameServerInterval(1000);
         consumer.setPersistConsumerOffsetInterval(200);
+        prepare(consumer, step);
         if (step.text("model", "").equals("BROADCASTING")) {
             Push.broadcast(consumer);
         }
@@ -147,10 +152,17 @@ public final class Scenario {
         }
     }
 
-    private static boolean hasQueues(DefaultMQPushConsumer consumer, String[] topics) {
+    /** Settings that not all versions of the client have. */
+    void prepare(DefaultMQPushConsumer consumer, Options step) throws Exception {
+    }
+
+    Set<MessageQueue> queues(DefaultMQPushConsumer consumer) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet();
+    }
+
+    private boolean hasQueues(DefaultMQPushConsumer consumer, String[] topics) {
         List<String> held = new java.util.ArrayList<>();
-        for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable()
-            .keySet()) {
+        for (MessageQueue queue : queues(consumer)) {
             held.add(queue.getTopic());
         }
         return held.containsAll(Arrays.asList(topics));
