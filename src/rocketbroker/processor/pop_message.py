@@ -487,15 +487,15 @@ class PopMessageProcessor:
             committed = self._offsets.query(header.consumer_group, header.topic, queue_id)
             first, end = self._fetcher.queue_range(header.topic, queue_id)
             offset = max(committed, first)
+            rest += max(end - offset, 0)
             if count < header.max_msg_nums and offset < end:
                 request = GetMessageRequest(header.topic, queue_id, offset, header.max_msg_nums - count, _MOST_BYTES)
                 result = self._fetcher.fetch(request)
                 if isinstance(result, GetMessageResult):
                     buffers += result.buffers
                     count += result.message_count
-                    offset = result.next_begin_offset
-            rest += max(end - offset, 0)
-        fields = PopMessageResponseHeader(self._clock.time_ms(), 0, 0, rest)
+        # As RocketMQ counts them: those that this answer holds are among the rest.
+        fields = PopMessageResponseHeader(0, 0, 0, rest)
         if not count:
             return response(ResponseCode.PULL_NOT_FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE.name, fields)
         return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
