@@ -12,6 +12,7 @@ Use it through the fixtures of tests/conftest.py:
 `run` and `mqadmin` block: call them by `asyncio.to_thread` when the server under test lives on the test's own loop.
 """
 
+import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -19,7 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.java_process import JavaProcess, JavaServer, wait_registered
-from tests.support.java_toolchain import OPENS, class_archive, classes, driver_classpath, find_tools, jars, training_jar
+from tests.support.java_toolchain import (
+    OPENS,
+    PROXY,
+    class_archive,
+    classes,
+    driver_classpath,
+    find_tools,
+    jars,
+    training_jar,
+)
 from tests.support.other_machine import OtherMachine
 from tests.support.ports import LOOPBACK, free_ports
 
@@ -36,6 +46,7 @@ LOGGING = """\
 
 # A test's JVM is short-lived: the second compiler and a concurrent collector cost more than they save.
 LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m")
+PROXY_GRPC, PROXY_REMOTING = 2, 3  # ports of the proxy from that of its broker
 ADMINISTRATION = frozenset({"Admin", "GroupAdmin"})
 
 
@@ -148,14 +159,41 @@ class Java:
         """
         port = free_ports(-2, 1)  # listenPort - 2 is the VIP port, listenPort + 1 the one for HA
         store = store or self.home / f"store-{port}"
-        settings: dict[str, str | int] = {
+        settings = self._broker_settings(port, namesrv, store, properties)
+        server = self._serve("broker", "org.apache.rocketmq.broker.BrokerStartup", port, settings)
+        server.store = store
+        wait_registered(server.address, namesrv)
+        return server
+
+    def _broker_settings(
+        self, port: int, namesrv: str, store: Path, properties: dict[str, str | int]
+    ) -> dict[str, str | int]:
+        return {
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": self._host,
             "listenPort": port, "haListenPort": port + 1, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "storePathCommitLog": f"{store}/commitlog", "autoCreateTopicEnable": "true", "defaultTopicQueueNums": 8,
             "diskMaxUsedSpaceRatio": 99, **properties,
         }  # fmt: skip
-        server = self._serve("broker", "org.apache.rocketmq.broker.BrokerStartup", port, settings)
-        server.store = store
+
+    def proxy(self, namesrv: str, port: int = 0, **properties: str | int) -> JavaServer:
+        """Start Apache's proxy in LOCAL mode with the broker in it, on a free block of ports without a given one.
+
+        ``port`` is the broker's, port + 2 takes gRPC. The store stays when it is started again.
+        """
+        port = port or free_ports(-2, 1, PROXY_GRPC, PROXY_REMOTING)
+        store = self.home / f"store-{port}"
+        broker, proxy = self.home / f"proxy-{port}.properties", self.home / f"proxy-{port}.json"
+        settings = self._broker_settings(port, namesrv, store, properties)
+        broker.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        ports = {"grpcServerPort": port + PROXY_GRPC, "remotingListenPort": port + PROXY_REMOTING}
+        proxy.write_text(json.dumps({**ports, "localServeAddr": self._host, "rocketMQClusterName": "DefaultCluster"}))
+        command = self._plain_command(
+            "org.apache.rocketmq.proxy.ProxyStartup", "512m", {"RMQ_PROXY_HOME": str(self.home)}, f"{jars(PROXY)}/*"
+        )
+        command += ["-pm", "local", "-n", namesrv, "-bc", str(broker), "-pc", str(proxy)]
+        server = JavaServer("proxy", *self._open("proxy", command), port=port, store=store, host=self._host)
+        self.started.append(server)
+        server.wait_for("rocketmq-proxy startup successfully")
         wait_registered(server.address, namesrv)
         return server
 

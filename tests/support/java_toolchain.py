@@ -24,6 +24,8 @@ SOURCES = Path(__file__).resolve().parent.parent / "interop" / "java"
 ARCHIVE_SOURCES = SOURCES / "archive"
 CLIENTS = ("5.5.0", "4.9.8")
 SERVERS = ("5.5.0", "4.9.7")  # 5.5.0 brings mqadmin, too; servers of 4.9.8 are not on Maven Central
+SDK = "sdk-5.2.0"  # the client of the gRPC protocol, newest on Maven Central in November 2026
+PROXY = "proxy-5.5.0"
 LAKES = ("delta-4.2", "iceberg-4.1")  # tables that Spark writes, with the release of Spark that they are built for
 WITH_PARQUET = "5.5.0-parquet"  # the client 5.5.0, and Parquet's writer for what a benchmark pulls
 JUNIT = "org.junit.platform:junit-platform-console-standalone:1.11.4"
@@ -116,13 +118,13 @@ def _call(command: list[str], limit: float) -> None:
         raise JavaError(f"{' '.join(command[:4])} ... ended with {done.returncode}:\n{done.stdout[-4000:]}")
 
 
-def _digest(*parts: bytes) -> str:
+def digest_of(*parts: bytes) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
 def jars(version: str) -> Path:
     """Return the folder of jars of one official version, fetched by Maven at first use."""
-    known = sorted({*CLIENTS, *SERVERS, *LAKES, WITH_PARQUET})
+    known = sorted({*CLIENTS, *SERVERS, *LAKES, SDK, PROXY, WITH_PARQUET})
     if version not in known:
         raise ValueError(f"no official version {version!r} here, there are {', '.join(known)}")
     pom = SOURCES / f"pom-{version}.xml"
@@ -131,7 +133,7 @@ def jars(version: str) -> Path:
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
         _call([find_tools()["mvn"], "-q", "-B", "-f", str(pom), COPY_GOAL, *options], MAVEN_LIMIT)
 
-    return made_once(cache_dir() / f"jars-{version}-{_digest(pom.read_bytes())}", fetch)
+    return made_once(cache_dir() / f"jars-{version}-{digest_of(pom.read_bytes())}", fetch)
 
 
 def junit_jar() -> Path:
@@ -166,7 +168,7 @@ def classes(driver: str, version: str, folder: Path = SOURCES) -> Path:
     if folder / f"{driver}.java" not in sources:
         raise ValueError(f"no driver {driver!r}, there are {', '.join(path.stem for path in sources)}")
     jar_dir = jars(version)
-    digest = _digest(jar_dir.name.encode(), *(path.name.encode() + path.read_bytes() for path in sources))
+    digest = digest_of(jar_dir.name.encode(), *(path.name.encode() + path.read_bytes() for path in sources))
 
     def compile_it(target: Path) -> None:
         options = ["-nowarn", "-encoding", "UTF-8", "-sourcepath", str(folder), "-cp", f"{jar_dir}/*"]
@@ -209,5 +211,5 @@ def class_archive() -> list[str]:
         for name in ("logs", "store"):
             shutil.rmtree(folder / name)
 
-    folder = made_once(cache_dir() / f"archive-{_digest(version, bytes(jar))}", train)
+    folder = made_once(cache_dir() / f"archive-{digest_of(version, bytes(jar))}", train)
     return [f"-XX:SharedArchiveFile={folder / 'classes.jsa'}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

@@ -1,0 +1,203 @@
+"""Official SDKs of the gRPC protocol, in each language, through the same scenarios with each server.
+
+The scenarios of a language share its driver and its server, and have topics and groups of their own.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.grpc_servers import LAUNCHERS, GrpcServer
+from tests.support.java import Java
+from tests.support.java_toolchain import require_java
+from tests.support.sdk_process import Event, SdkProcess
+from tests.support.sdk_toolchain import LANGUAGES, SdkError, missing_sdk
+
+pytestmark = pytest.mark.java
+
+INVISIBLE_MS = 10_000  # the shortest time that Apache's proxy takes
+
+
+@pytest.fixture(scope="module", params=[pytest.param("apache", marks=pytest.mark.soak)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
+    require_java()
+    java = Java(tmp_path_factory.mktemp(request.param))
+    yield LAUNCHERS[request.param](java)
+    java.close()
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def sdk(
+    request: pytest.FixtureRequest, server: GrpcServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SdkProcess]:
+    if reason := missing_sdk(request.param):
+        pytest.skip(reason)
+    process = SdkProcess.start(request.param, server.endpoints, tmp_path_factory.mktemp(request.param))
+    yield process
+    process.close()
+
+
+def named(scenario: str, sdk: SdkProcess) -> tuple[str, str]:
+    """Return the topic and the group of a scenario in one language."""
+    return f"{scenario}_{sdk.language}", f"CG_{scenario}_{sdk.language}"
+
+
+def bodies(messages: list[Event]) -> list[str]:
+    return [each["body"] for each in messages]
+
+
+def test_a_message_arrives_as_it_was_sent(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Whole", sdk)
+    server.make_topic(topic)
+    server.make_group(group)
+    sdk.do("producer", "whole", topic=topic)
+    sdk.do("simple", "whole_reader", group=group, topic=topic, tag="*", await_ms=5000)
+    properties = {"colour": "blue", "unicode": "é世"}
+    receipt = sdk.do("send", "whole", topic=topic, body="wörld", tag="A", keys=["key-1"], properties=properties)
+
+    assert sdk.do("receive", "whole_reader", max=16, invisible_ms=INVISIBLE_MS)["count"] == 1
+    (message,) = sdk.events("message", name="whole_reader")
+    assert {name: message[name] for name in ("id", "topic", "body", "tag", "keys", "attempt")} == {
+        "id": receipt["id"],
+        "topic": topic,
+        "body": "wörld",
+        "tag": "A",
+        "keys": ["key-1"],
+        "attempt": 1,
+    }
+    assert message["properties"].items() >= properties.items()
+    sdk.do("ack", "whole_reader", id=message["id"])
+
+
+def test_messages_come_again_after_their_invisible_time_unless_acknowledged(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Again", sdk)
+    server.make_topic(topic)
+    server.make_group(group)
+    sdk.do("producer", "again", topic=topic)
+    sdk.do("simple", "again_reader", group=group, topic=topic, tag="*", await_ms=5000)
+    for body in ("acknowledged", "left", "hastened"):
+        sdk.do("send", "again", topic=topic, body=body)
+
+    def receive_until(number: int) -> list[Event]:
+        while len(sdk.events("message", name="again_reader")) < number:
+            sdk.do("receive", "again_reader", max=16, invisible_ms=INVISIBLE_MS)
+        return sdk.events("message", name="again_reader")
+
+    first = {each["body"]: each for each in receive_until(3)}
+    sdk.do("ack", "again_reader", id=first["acknowledged"]["id"])
+    sdk.do("change", "again_reader", id=first["hastened"]["id"], invisible_ms=1000)
+    again = receive_until(5)[3:]
+
+    assert bodies(again) == ["hastened", "left"]
+    assert [each["attempt"] for each in again] == [2, 2]
+    hastened, left = (each["at_ms"] - first[each["body"]]["at_ms"] for each in again)
+    assert hastened < INVISIBLE_MS <= left + 50  # printed a moment after the server counts
+
+
+def test_a_push_consumer_retries_up_to_the_dead_letters(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Push", sdk)
+    server.make_topic(topic)
+    server.make_group(group, retry_max_times=1)
+    sdk.do("push", "push_reader", group=group, topic=topic, tag="*")
+    sdk.do("producer", "push", topic=topic)
+    for body, failures in {"good": 0, "once": 1, "always": 99}.items():
+        sdk.do("send", "push", topic=topic, body=body, properties={"failures": str(failures)})
+
+    messages = sdk.wait_messages("push_reader", lambda found: len(found) == 5, "five deliveries")
+    (dead,) = server.dead_letters(group, 1)
+
+    assert sorted((each["body"], each["attempt"]) for each in messages) == [
+        ("always", 1), ("always", 2), ("good", 1), ("once", 1), ("once", 2),
+    ]  # fmt: skip
+    assert dead.body == b"always"
+
+
+def test_the_messages_of_a_message_group_keep_their_order(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Fifo", sdk)
+    server.make_topic(topic, "FIFO")
+    server.make_group(group, orderly=True, retry_max_times=3)
+    sdk.do("push", "fifo_reader", group=group, topic=topic, tag="*")
+    sdk.do("producer", "fifo", topic=topic)
+    for number in range(5):
+        for message_group in ("red", "blue"):
+            failures = "1" if (number, message_group) == (2, "red") else "0"
+            sdk.do(
+                "send", "fifo", topic=topic, body=f"{message_group}{number}", message_group=message_group,
+                properties={"failures": failures},
+            )  # fmt: skip
+
+    messages = sdk.wait_messages("fifo_reader", lambda found: len(set(bodies(found))) == 10, "ten messages")
+
+    red, blue = ([each for each in bodies(messages) if each.startswith(colour)] for colour in ("red", "blue"))
+    assert red == ["red0", "red1", "red2", "red2", "red3", "red4"]
+    assert blue == [f"blue{number}" for number in range(5)]
+
+
+def test_a_delayed_message_comes_at_its_time_unless_it_is_recalled(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Delay", sdk)
+    server.make_topic(topic, "DELAY")
+    server.make_group(group)
+    sdk.do("push", "delay_reader", group=group, topic=topic, tag="*")
+    sdk.do("producer", "delay", topic=topic)
+    recalled = sdk.do("send", "delay", topic=topic, body="recalled", delay_ms=3000)
+    sent = sdk.do("send", "delay", topic=topic, body="delayed", delay_ms=2000)
+    sdk.do("send", "delay", topic=topic, body="last", delay_ms=4000)
+    assert sdk.do("recall", "delay", topic=topic, handle=recalled["handle"])["id"] == recalled["id"]
+
+    messages = sdk.wait_messages("delay_reader", lambda found: "last" in bodies(found), "the last message")
+
+    assert bodies(messages) == ["delayed", "last"]
+    # A SDK that knows seconds alone may name a time up to one second earlier.
+    assert messages[0]["at_ms"] - sent["at_ms"] >= 900
+
+
+def test_a_transaction_is_committed_rolled_back_or_asked_for(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Transaction", sdk)
+    server.make_topic(topic, "TRANSACTION")
+    server.make_group(group)
+    sdk.do("push", "transaction_reader", group=group, topic=topic, tag="*")
+    sdk.do("producer", "transaction", topic=topic, check="COMMIT")
+    for resolution in ("ROLLBACK", "COMMIT", "UNKNOWN"):
+        sdk.do("send", "transaction", topic=topic, body=resolution, transaction=resolution)
+
+    messages = sdk.wait_messages("transaction_reader", lambda found: len(set(bodies(found))) == 2, "two messages")
+
+    assert set(bodies(messages)) == {"COMMIT", "UNKNOWN"}
+    assert set(bodies(sdk.events("check", name="transaction"))) == {"UNKNOWN"}
+
+
+@pytest.mark.parametrize("expression", [{"tag": "A || C"}, {"sql": "number > 2 OR TAGS = 'A'"}], ids=["tag", "sql"])
+def test_a_filter_chooses_messages(server: GrpcServer, sdk: SdkProcess, expression: dict[str, str]):
+    kind = next(iter(expression))
+    topic, group = named(f"Filter_{kind}", sdk)
+    server.make_topic(topic)
+    server.make_group(group)
+    sdk.do("push", f"{kind}_reader", group=group, topic=topic, **expression)
+    sdk.do("producer", kind, topic=topic)
+    for number, tag in enumerate("ABCABC"):
+        sdk.do("send", kind, topic=topic, body=str(number), tag=tag, properties={"number": str(number)})
+    wanted = {"tag": {"0", "2", "3", "5"}, "sql": {"0", "3", "4", "5"}}[kind]
+
+    messages = sdk.wait_messages(f"{kind}_reader", lambda found: len(found) >= len(wanted), f"{len(wanted)} messages")
+
+    assert sorted(bodies(messages)) == sorted(wanted)
+
+
+def test_clients_go_on_after_a_restart_of_the_server(server: GrpcServer, sdk: SdkProcess):
+    topic, group = named("Restart", sdk)
+    server.make_topic(topic)
+    server.make_group(group)
+    sdk.do("push", "restart_reader", group=group, topic=topic, tag="*")
+    sdk.do("producer", "restart", topic=topic)
+    sdk.do("send", "restart", topic=topic, body="before")
+    sdk.wait_messages("restart_reader", lambda found: bodies(found) == ["before"], "the message before")
+
+    server.restart()
+    for _ in range(20):
+        try:
+            sdk.do("send", "restart", topic=topic, body="after")
+        except SdkError:
+            continue
+        break
+
+    sdk.wait_messages("restart_reader", lambda found: "after" in bodies(found), "the message after")

@@ -1,0 +1,86 @@
+"""The official SDKs of the gRPC protocol, each fetched once at a pinned version; tests/interop/sdk has their drivers.
+
+Java comes by Maven, as all of Java does. The packages of Python and Node are held by hashes: a file of requirements and a
+package-lock, without addresses, which `bin/_lock` writes. Each is installed into a folder of its own in the cache, and
+nothing of them into the environment of the tests.
+"""
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from tests.support.java_toolchain import (
+    SDK,
+    cache_dir,
+    digest_of,
+    driver_classpath,
+    find_tools,
+    made_once,
+    missing_tools,
+)
+
+SOURCES = Path(__file__).resolve().parent.parent / "interop" / "sdk"
+LANGUAGES = ("java", "python", "node")
+VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8"}
+INSTALL_LIMIT = 600  # seconds
+_LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
+
+
+class SdkError(Exception):
+    """An SDK could not be installed, or its driver failed; the message holds the output."""
+
+
+def missing_sdk(language: str) -> str | None:
+    """Return the reason why tests of a language cannot run here, or None."""
+    if language == "java":
+        return missing_tools()
+    if language == "node" and not (shutil.which("node") and shutil.which("npm")):
+        return "needs-node: node or npm not found (Node 18 or later)"
+    return None
+
+
+def sdk_command(language: str, home: Path) -> list[str]:
+    """Return the command of a language's driver, without the address of the proxy; `home` takes the SDK's logs.
+
+    Raises:
+        SdkError: the SDK cannot be installed.
+    """
+    if language == "java":
+        classpath = driver_classpath("Sdk", SDK, SOURCES / "java")
+        return [find_tools()["java"], *_LIGHT, f"-Duser.home={home}", "-cp", classpath, "Sdk"]
+    if language == "python":
+        return [str(_python() / "bin" / "python"), "-P", str(SOURCES / "python" / "sdk.py")]
+    return [str(shutil.which("node")), str(_node() / "sdk.js")]
+
+
+def _python() -> Path:
+    """Return an environment that holds the Python SDK alone."""
+    pins = SOURCES / "python" / "requirements.txt"
+
+    def install(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        options = ["-q", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
+        _call([str(folder / "bin" / "python"), "-m", "pip", "install", *options, "-r", str(pins)])
+
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return made_once(cache_dir() / f"sdk-python-{version}-{digest_of(pins.read_bytes())}", install)
+
+
+def _node() -> Path:
+    """Return a folder with the Node SDK and our driver, which finds it beside itself."""
+    files = [SOURCES / "node" / name for name in ("package.json", "package-lock.json", "sdk.js")]
+
+    def install(folder: Path) -> None:
+        for file in files:
+            shutil.copy(file, folder)
+        _call(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(folder)])
+
+    return made_once(cache_dir() / f"sdk-node-{digest_of(*(file.read_bytes() for file in files))}", install)
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT, check=False)
+    if done.returncode:
+        raise SdkError(f"{' '.join(command[:4])} ... ended with {done.returncode}:\n{done.stderr[-4000:]}")
