@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "recovery": "starts",
     "replication": "side_by_side",
     "scale": "analytics",
+    "sdk": "sdk",
     "side_by_side": "side_by_side",
 }
 

@@ -74,19 +74,22 @@ def prepare() -> None:
     driver_classpath("Load", _CLIENT_VERSION, ROOT / "bench" / "java")
 
 
-def java_command(home: Path) -> list[str]:
-    """Return the command of the Java driver without the arguments of a load."""
-    classpath = driver_classpath("Load", _CLIENT_VERSION, ROOT / "bench" / "java")
-    return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, "Load"]
+def java_command(home: Path, driver: str = "Load", client: str = _CLIENT_VERSION) -> list[str]:
+    """Return the command of a Java driver without the arguments of a load."""
+    classpath = driver_classpath(driver, client, ROOT / "bench" / "java")
+    return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, driver]
 
 
-def run_load(arguments: list[str], home: Path, limit: float) -> Outcome:
-    """Run one load for at most ``limit`` seconds; the client logs below ``home``."""
+def run_load(arguments: list[str], home: Path, limit: float, command: Sequence[str] = ()) -> Outcome:
+    """Run one load for at most ``limit`` seconds, by the driver of the old protocol without a ``command``.
+
+    The client logs below ``home``.
+    """
     # The client would read name servers from this variable.
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
     try:
         done = subprocess.run(
-            [*java_command(home), *arguments],
+            [*(command or java_command(home)), *arguments],
             capture_output=True, text=True, timeout=limit, cwd=home, env=environment, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

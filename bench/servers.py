@@ -16,7 +16,7 @@ from bench.measure import cpu_seconds
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.java_process import cluster_info
-from tests.support.java_toolchain import OPENS, find_tools, jars
+from tests.support.java_toolchain import OPENS, PROXY, find_tools, jars
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
@@ -115,7 +115,7 @@ def name_server(side: Side, home: Path, properties: Sequence[str] = ()) -> Itera
     """Run the name server of a side; raise ``BenchError`` if it does not start."""
     port = free_ports()
     settings = [f"listenPort={port}", f"bindAddress={LOOPBACK}", f"kvConfigPath={home}/kvConfig.json", *properties]
-    with _server(side.namesrv_command, "namesrv", home, settings, port, lambda: _listens(port)) as server:
+    with _server([*side.namesrv_command, "-c"], "namesrv", home, settings, port, lambda: _listens(port)) as server:
         yield server
 
 
@@ -148,8 +148,33 @@ def broker(
     address = f"{LOOPBACK}:{port}"
     settings = [*_settings(store or home / f"{name}-store", port, namesrv), *properties]
     ready = (lambda: f'"{address}"' in cluster_info(namesrv)) if namesrv else partial(_answers, address)
-    with _server(side.broker_command, name, home, settings, port, ready, limit) as server:
+    with _server([*side.broker_command, "-c"], name, home, settings, port, ready, limit) as server:
         yield server
+
+
+@contextmanager
+def apache_proxy(home: Path, heap: str, namesrv: str) -> Iterator[tuple[Server, str]]:
+    """Run Apache's proxy 5.5.0 in LOCAL mode, with the broker in it; yield that and the address of its gRPC port.
+
+    Raises:
+        BenchError: it did not start.
+    """
+    port = free_ports(-2, 1, 2, 3)  # the VIP port, the HA port, gRPC, remoting of the proxy
+    address, grpc = f"{LOOPBACK}:{port}", f"{LOOPBACK}:{port + 2}"
+    conf = home / "proxy.json"
+    conf.write_text(
+        json.dumps({"grpcServerPort": port + 2, "remotingListenPort": port + 3, "localServeAddr": LOOPBACK})
+    )
+    options = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", *OPENS, "-DRMQ_PROXY_HOME={home}", "-Duser.home={home}"]
+    command = [find_tools()["java"], *options, "-cp", f"{jars(PROXY)}/*", "org.apache.rocketmq.proxy.ProxyStartup"]
+    command += ["-pm", "local", "-n", namesrv, "-pc", str(conf), "-bc"]
+    settings = _settings(home / "proxy-store", port, namesrv)
+
+    def ready() -> bool:
+        return f'"{address}"' in cluster_info(namesrv) and _listens(port + 2)
+
+    with _server(command, "proxy", home, settings, port, ready) as server:
+        yield server, grpc
 
 
 @contextmanager
@@ -170,7 +195,7 @@ def brokers(home: Path, count: int) -> Iterator[tuple[list[str], int]]:
         command += ["-c", str(path)]
     addresses = [f"{LOOPBACK}:{port}" for port in ports]
     settings = _settings(home / "store", first, "")
-    with _server(command, "broker", home, settings, first, lambda: all(map(_answers, addresses))) as server:
+    with _server([*command, "-c"], "broker", home, settings, first, lambda: all(map(_answers, addresses))) as server:
         yield addresses, server.pid
 
 
@@ -189,7 +214,7 @@ def _server(
     ready: Callable[[], bool],
     limit: float = _START_LIMIT,
 ) -> Iterator[Server]:
-    """Start a server, yield it once it is ready, and end it."""
+    """Start a server, yield it once it is ready, and end it; its command ends where the file of settings follows."""
     conf, log = home / f"{name}.properties", home / f"{name}.out"
     conf.write_text("".join(f"{line}\n" for line in settings))
     filled = [word.replace("{home}", str(home)) for word in command]
@@ -197,7 +222,7 @@ def _server(
     begun = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*filled, "-c", str(conf)], stdout=out, stderr=subprocess.STDOUT, cwd=home, env=environment
+            [*filled, str(conf)], stdout=out, stderr=subprocess.STDOUT, cwd=home, env=environment
         )
     try:
         while not ready():

@@ -175,7 +175,7 @@ class Java:
             "diskMaxUsedSpaceRatio": 99, **properties,
         }  # fmt: skip
 
-    def proxy(self, namesrv: str, port: int = 0, **properties: str | int) -> JavaServer:
+    def proxy(self, namesrv: str, port: int = 0, /, **properties: str | int) -> JavaServer:
         """Start Apache's proxy in LOCAL mode with the broker in it, on a free block of ports without a given one.
 
         ``port`` is the broker's, port + 2 takes gRPC. The store stays when it is started again.

@@ -2,10 +2,11 @@
 
 Each is one JSON object a line. The drivers of tests/interop/sdk know these commands, each with the `name` of a client:
 
-    producer  topic, check?                      check: COMMIT, ROLLBACK or UNKNOWN, the answer to transaction checks
+    producer  topic                              prints `check` when the server asks for a transaction
     push      group, topic, tag | sql            starts a push consumer; prints `message` for each delivery
     simple    group, topic, tag | sql, await_ms
-    send      topic, body, tag?, keys?, properties?, message_group?, delay_ms?, transaction?     done: id, handle
+    send      topic, body, tag?, keys?, properties?, message_group?, delay_ms?, transaction?
+                                                 transaction: COMMIT, ROLLBACK or UNKNOWN; done: id, handle
     recall    topic, handle                      done: id
     receive   max, invisible_ms                  prints `message` for each; done: count
     ack       id
@@ -13,7 +14,8 @@ Each is one JSON object a line. The drivers of tests/interop/sdk know these comm
     stop
 
 A command is answered by the event `done` or `failed` (error) with its number `n`; several may be under way at once. The
-events `message` and `check` describe a message. A push consumer fails as often as the message's property `failures` says.
+events `message` and `check` describe a message. A push consumer fails as often as the property `failures` of
+a message says, and a check is answered by its property `check`, COMMIT or ROLLBACK.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The official SDKs of the gRPC protocol, each fetched once at a pinned version; tests/interop/sdk has their drivers.
 
-Java comes by Maven, as all of Java does. The packages of Python and Node are held by hashes: a file of requirements and a
-package-lock, without addresses, which `bin/_lock` writes. Each is installed into a folder of its own in the cache, and
-nothing of them into the environment of the tests.
+Java comes by Maven, as all of Java does. The packages of Python and Node are pinned with hashes and without addresses,
+in a file of requirements and a package-lock that `bin/_lock` writes. Each SDK is installed into a folder of its own in
+the cache, never into the environment of the tests.
 """
 
 import shutil

@@ -116,13 +116,10 @@ public final class Sdk {
     private static Producer producer(String name, JsonObject command) throws Exception {
         ProducerBuilder builder = PROVIDER.newProducerBuilder().setClientConfiguration(configuration)
             .setTopics(text(command, "topic"));
-        if (command.has("check")) {
-            builder.setTransactionChecker(message -> {
-                print(described("check", name, message));
-                return TransactionResolution.valueOf(text(command, "check"));
-            });
-        }
-        return builder.build();
+        return builder.setTransactionChecker(message -> {
+            print(described("check", name, message));
+            return TransactionResolution.valueOf(message.getProperties().getOrDefault("check", "UNKNOWN"));
+        }).build();
     }
 
     private static Map<String, FilterExpression> subscription(JsonObject command) {

@@ -46,9 +46,10 @@ function consume(name, message) {
   return delivery <= Number(message.properties.get('failures') || 0) ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
 }
 
-async function check(command, message) {
-  print('check', described(command.name, message));
-  return TransactionResolution[command.check];
+async function check(name, message) {
+  print('check', described(name, message));
+  const resolution = message.properties.get('check');
+  return resolution ? TransactionResolution[resolution] : TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED;
 }
 
 async function started(command, client) {
@@ -76,7 +77,7 @@ async function send(command) {
 
 const verbs = {
   producer: command => started(command, new Producer({
-    ...common, topics: [command.topic], checker: command.check && { check: message => check(command, message) },
+    ...common, topics: [command.topic], checker: { check: message => check(command.name, message) },
   })),
   push: command => started(command, new PushConsumer({
     ...consumerOptions(command), messageListener: { consume: message => consume(command.name, message) },

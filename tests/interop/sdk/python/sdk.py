@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 from rocketmq import (
     ClientConfiguration,
@@ -26,9 +27,9 @@ from rocketmq import (
 from rocketmq.grpc_protocol import FilterType
 
 configuration = ClientConfiguration(sys.argv[1], Credentials())
-clients = {}
-received = {}
-deliveries = Counter()
+clients: dict[str, Any] = {}
+received: dict[tuple[str, str], Message] = {}
+deliveries: Counter[tuple[str, str]] = Counter()
 output = threading.Lock()
 
 
@@ -51,7 +52,7 @@ def described(name, message):
     }
 
 
-class Listener(MessageListener):
+class Listener(MessageListener):  # type: ignore[misc] # the SDK is not where types are checked
     """Fails as often as the property `failures` of a message says."""
 
     def __init__(self, name):
@@ -65,16 +66,16 @@ class Listener(MessageListener):
         return ConsumeResult.FAILURE if failed else ConsumeResult.SUCCESS
 
 
-class Checker(TransactionChecker):
-    """Resolves every transaction alike."""
+class Checker(TransactionChecker):  # type: ignore[misc]
+    """Resolves a transaction as the property `check` of its message says."""
 
-    def __init__(self, name, resolution):
+    def __init__(self, name):
         self.name = name
-        self.resolution = getattr(TransactionResolution, resolution)
 
     def check(self, message):
         emit("check", **described(self.name, message))
-        return self.resolution
+        resolution = message.properties.get("check", "TRANSACTION_RESOLUTION_UNSPECIFIED")
+        return TransactionResolution.Value(resolution)
 
 
 def subscription(command):
@@ -84,8 +85,7 @@ def subscription(command):
 
 
 def producer(command):
-    checker = Checker(command["name"], command["check"]) if "check" in command else None
-    begin(command, Producer(configuration, (command["topic"],), checker))
+    begin(command, Producer(configuration, (command["topic"],), Checker(command["name"])))
 
 
 def push(command):
@@ -119,9 +119,9 @@ def send(command):
     client = clients[command["name"]]
     transaction = client.begin_transaction() if "transaction" in command else None
     receipt = client.send(message, transaction)
-    if command.get("transaction") == "COMMIT":
+    if transaction and command["transaction"] == "COMMIT":
         transaction.commit()
-    elif command.get("transaction") == "ROLLBACK":
+    elif transaction and command["transaction"] == "ROLLBACK":
         transaction.rollback()
     return {"id": receipt.message_id, "handle": receipt.recall_handle}
 
