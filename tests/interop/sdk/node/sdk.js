@@ -34,7 +34,7 @@ function described(name, message) {
 }
 
 function consumerOptions(command) {
-  const filter = command.sql ? new FilterExpression(command.sql, FilterType.SQL92) : new FilterExpression(command.tag);
+  const filter = command.sql ? new FilterExpression(command.sql, FilterType.SQL) : new FilterExpression(command.tag);
   return { ...common, consumerGroup: command.group, subscriptions: new Map([[command.topic, filter]]) };
 }
 

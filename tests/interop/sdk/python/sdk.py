@@ -157,7 +157,7 @@ VERBS = {verb.__name__: verb for verb in (producer, push, simple, send, recall, 
 def answer(command):
     try:
         emit("done", n=command["n"], **(VERBS[command["do"]](command) or {}))
-    except Exception as failure:  # noqa: BLE001 - the test is told, whatever the SDK raises
+    except Exception as failure:  # noqa: BLE001 - whatever the SDK raises goes to the test
         emit("failed", n=command["n"], error=f"{type(failure).__name__}: {failure}")
 
 
