@@ -1,5 +1,6 @@
 """The shape of the project, where no other tool looks: file sizes, contracts without holes, pins without addresses."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "src" / "rocketbroker"
 MOST_LINES = 700
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+SDKS = ROOT / "tests" / "interop" / "sdk"  # each is installed by itself, whatever the others pin
 # Rooms whose imports are narrower than the layers say, so that each needs a forbidden contract of its own.
 NARROWED = {"audit", "codec", "store", "client", "namesrv", "processor", "analytics", "testing"}
 
@@ -79,7 +81,7 @@ def test_every_console_script_has_its_command_in_bin(project: dict[str, Any]):
         assert function == "main"
 
 
-@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*REQUIREMENTS, SDKS / "python" / "requirements.txt"], ids=lambda path: path.name)
 def test_requirement_files_hold_hashes_and_no_address(path: Path):
     text = path.read_text()
     logical = re.sub(r"\\\n", "", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)).splitlines()
@@ -89,6 +91,15 @@ def test_requirement_files_hold_hashes_and_no_address(path: Path):
     assert pins
     for pin in pins:
         assert re.match(r"[A-Za-z0-9_.-]+==[^\s;]+( ;[^#]+?)?(\s+--hash=sha256:[0-9a-f]{64})+$", pin), pin[:120]
+
+
+def test_the_package_lock_of_node_holds_hashes_and_no_address():
+    text = (SDKS / "node" / "package-lock.json").read_text()
+    packages = {name: package for name, package in json.loads(text)["packages"].items() if name}
+
+    assert "://" not in text
+    assert packages
+    assert [name for name, package in packages.items() if not package.get("integrity", "").startswith("sha512-")] == []
 
 
 def test_requirement_files_agree_with_each_other():

@@ -13,9 +13,10 @@ Each is one JSON object a line. The drivers of tests/interop/sdk know these comm
     change    id, invisible_ms
     stop
 
-A command is answered by the event `done` or `failed` (error) with its number `n`; several may be under way at once. The
-events `message` and `check` describe a message. A push consumer fails as often as the property `failures` of
-a message says, and a check is answered by its property `check`, COMMIT or ROLLBACK.
+The first event is `ready` with the version of the SDK. A command is answered by the event `done` or `failed` (error)
+with its number `n`; several may be under way at once. The events `message` and `check` describe a message. A push
+consumer fails as often as the property `failures` of a message says, and a check is answered by its property `check`,
+COMMIT or ROLLBACK.
 """
 
 import json
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.java_process import BOOT_LIMIT, JavaProcess
-from tests.support.sdk_toolchain import SdkError, sdk_command
+from tests.support.sdk_toolchain import VERSIONS, SdkError, sdk_command
 
 STEP_LIMIT = 60  # seconds, on a machine that may have other work
 
@@ -57,6 +58,10 @@ class SdkProcess:
             )
         sdk = cls(language, JavaProcess(f"the {language} SDK", process, log))
         sdk.process.wait_until(lambda: bool(sdk.events("ready")), BOOT_LIMIT, "start")
+        (ready,) = sdk.events("ready")
+        if ready["version"] != VERSIONS[language]:
+            sdk.close()
+            raise SdkError(f"the {language} SDK is {ready['version']}, wanted is {VERSIONS[language]}")
         return sdk
 
     def events(self, event: str, **fields: object) -> list[Event]:

@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -43,7 +44,9 @@ public final class Sdk {
     public static void main(String[] args) throws Exception {
         configuration = ClientConfiguration.newBuilder().setEndpoints(args[0]).build();
         JsonObject ready = event("ready");
-        ready.addProperty("language", "java");
+        Properties metadata = new Properties();
+        metadata.load(ClientServiceProvider.class.getResourceAsStream("/rocketmq.metadata.properties"));
+        ready.addProperty("version", metadata.getProperty("rocketmq.version"));
         print(ready);
         ExecutorService commands = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -112,5 +112,5 @@ async function answer(command) {
   }
 }
 
-print('ready', { language: 'node' });
+print('ready', { version: require('rocketmq-client-nodejs/package.json').version });
 readline.createInterface({ input: process.stdin }).on('line', line => answer(JSON.parse(line))).on('close', () => process.exit());

@@ -4,6 +4,7 @@ tests/support/sdk_process.py lists them. The argument is the address of the prox
 plaintext. It runs in an environment that holds the SDK and nothing of ours.
 """
 
+import importlib.metadata
 import json
 import sys
 import threading
@@ -161,6 +162,6 @@ def answer(command):
         emit("failed", n=command["n"], error=f"{type(failure).__name__}: {failure}")
 
 
-emit("ready", language="python")
+emit("ready", version=importlib.metadata.version("rocketmq-python-client"))
 for line in sys.stdin:
     threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()
