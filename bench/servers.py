@@ -22,6 +22,7 @@ from tests.support.raw_client import RawAnswer, RawClient, raw_frame, raw_header
 
 JAVA, OURS = "java", "ours"
 _START_LIMIT = 60  # seconds
+_PROXY_START_LIMIT = 180
 _STOP_LIMIT = 60
 _POLL = 0.02
 _PORTS = 5  # from one broker to the next: each has a VIP port and an HA port
@@ -173,7 +174,7 @@ def apache_proxy(home: Path, heap: str, namesrv: str) -> Iterator[tuple[Server, 
     def ready() -> bool:
         return f'"{address}"' in cluster_info(namesrv) and _listens(port + 2)
 
-    with _server(command, "proxy", home, settings, port, ready) as server:
+    with _server(command, "proxy", home, settings, port, ready, _PROXY_START_LIMIT) as server:
         yield server, grpc
 
 
