@@ -6,6 +6,7 @@ bench/README.md explains each load.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -65,11 +66,10 @@ def sdk(
 
 def _run(
     home: Path, server: Server, endpoints: str, loads: list[str], seconds: int
-) -> list[tuple[str, Outcome, float]]:
-    """Run loads on one server; return the outcome and the server's CPU seconds of each."""
+) -> Iterator[tuple[str, Outcome, float]]:
+    """Run loads on one server; yield the outcome and the server's CPU seconds of each."""
     for topic in ("Send", "Deliver"):
         _make(server.address, topic)
-    rows: list[tuple[str, Outcome, float]] = []
     sent = 0
     for load in loads:
         arguments = {
@@ -80,6 +80,5 @@ def _run(
         before = cpu_seconds(server.pid)
         command = java_command(home, "SdkLoad", SDK)
         outcome = run_load([str(word) for word in arguments], home, seconds + RECEIVE_LIMIT_S + _SLACK_S, command)
-        rows.append((load, outcome, cpu_seconds(server.pid) - before))
+        yield load, outcome, cpu_seconds(server.pid) - before
         sent = outcome.done if load == "send64" else sent
-    return rows

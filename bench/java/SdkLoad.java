@@ -38,6 +38,8 @@ public final class SdkLoad {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
     private static final int BODY_BYTES = 128;
     private static final int RECEIVE_BATCH = 32;
+    // 64 first sends of a cold JVM on a busy machine take longer than the 3 s of the SDK.
+    private static final Duration REQUEST_TIMEOUT = Duration.ofSeconds(30);
     private static final Duration POLL = Duration.ofSeconds(5);
     private static final Duration INVISIBLE = Duration.ofSeconds(60);
     private static final int LAST_DELIVERY_LIMIT_SECONDS = 10;
@@ -48,7 +50,8 @@ public final class SdkLoad {
     private final String topic;
 
     private SdkLoad(String endpoints, String topic) {
-        this.configuration = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false).build();
+        this.configuration = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false)
+            .setRequestTimeout(REQUEST_TIMEOUT).build();
         this.topic = topic;
     }
 
