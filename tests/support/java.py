@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.java_process import JavaProcess, JavaServer, wait_registered
+from tests.support.java_process import BOOT_LIMIT, JavaProcess, JavaServer, wait_registered
 from tests.support.java_toolchain import (
     OPENS,
     PROXY,
@@ -193,7 +193,7 @@ class Java:
         command += ["-pm", "local", "-n", namesrv, "-bc", str(broker), "-pc", str(proxy)]
         server = JavaServer("proxy", *self._open("proxy", command), port=port, store=store, host=self._host)
         self.started.append(server)
-        server.wait_for("rocketmq-proxy startup successfully")
+        server.wait_for("rocketmq-proxy startup successfully", 2 * BOOT_LIMIT)  # it starts a broker as well
         wait_registered(server.address, namesrv)
         return server
 
