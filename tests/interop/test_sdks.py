@@ -11,6 +11,7 @@ import pytest
 from tests.support.grpc_servers import LAUNCHERS, GrpcServer
 from tests.support.java import Java
 from tests.support.java_toolchain import require_java
+from tests.support.our_servers import OurServers
 from tests.support.sdk_process import Event, SdkProcess
 from tests.support.sdk_toolchain import LANGUAGES, SdkError, missing_sdk
 
@@ -20,12 +21,16 @@ INVISIBLE_MS = 10_000  # the shortest time that Apache's proxy takes
 RECONNECT_LIMIT = 200  # seconds: channels of gRPC wait the longer the longer the server was away
 
 
-@pytest.fixture(scope="module", params=[pytest.param("apache", marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.soak) for name in LAUNCHERS])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
     require_java()
-    java = Java(tmp_path_factory.mktemp(request.param))
-    yield LAUNCHERS[request.param](java)
-    java.close()
+    java, servers = Java(tmp_path_factory.mktemp(request.param)), OurServers(tmp_path_factory.mktemp("ours"))
+    try:
+        yield LAUNCHERS[request.param](java, servers)
+        assert servers.errors() == []
+    finally:
+        java.close()
+        servers.close()
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)

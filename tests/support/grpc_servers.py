@@ -10,7 +10,7 @@ from rocketbroker.client.consumer.pull_consumer import PullConsumer
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from tests.support.java import PROXY_GRPC, Java
-from tests.support.our_servers import make_topic
+from tests.support.our_servers import OurServers, launch_serving, make_topic
 
 DEAD_LETTER_LIMIT = 60  # seconds
 # What the scenarios need of a broker: recalls, filters by SQL92, and checks of transactions within seconds.
@@ -69,7 +69,7 @@ class GrpcServer:
         return asyncio.run(read())
 
 
-def apache(java: Java) -> GrpcServer:
+def apache(java: Java, _servers: OurServers) -> GrpcServer:
     """Start Apache's proxy in LOCAL mode and its name server."""
     namesrv = java.namesrv().address
     proxy = java.proxy(namesrv, **SETTINGS)
@@ -81,5 +81,18 @@ def apache(java: Java) -> GrpcServer:
     return GrpcServer("apache", namesrv, proxy.address, f"{proxy.host}:{proxy.port + PROXY_GRPC}", restart)
 
 
+def cluster(java: Java, servers: OurServers) -> GrpcServer:
+    """Start our name server and our broker, and Apache's proxy in CLUSTER mode before them."""
+    namesrv = servers.namesrv()
+    broker = launch_serving(servers, namesrv, SETTINGS)
+    proxy = java.cluster_proxy(namesrv.address)
+
+    def restart() -> None:
+        servers.started[-1].stop()
+        launch_serving(servers, namesrv, SETTINGS, broker)
+
+    return GrpcServer("cluster", namesrv.address, broker.address, proxy.address, restart)
+
+
 #: How a test starts the server of a name.
-LAUNCHERS: dict[str, Callable[[Java], GrpcServer]] = {"apache": apache}
+LAUNCHERS: dict[str, Callable[[Java, OurServers], GrpcServer]] = {"apache": apache, "cluster": cluster}

@@ -47,6 +47,7 @@ LOGGING = """\
 # A test's JVM is short-lived: the second compiler and a concurrent collector cost more than they save.
 LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m")
 PROXY_GRPC, PROXY_REMOTING = 2, 3  # ports of the proxy from that of its broker
+PROXY_BOOTED = "rocketmq-proxy startup successfully"
 ADMINISTRATION = frozenset({"Admin", "GroupAdmin"})
 
 
@@ -182,20 +183,34 @@ class Java:
         """
         port = port or free_ports(-2, 1, PROXY_GRPC, PROXY_REMOTING)
         store = self.home / f"store-{port}"
-        broker, proxy = self.home / f"proxy-{port}.properties", self.home / f"proxy-{port}.json"
+        broker = self.home / f"proxy-{port}.properties"
         settings = self._broker_settings(port, namesrv, store, properties)
         broker.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        ports = {"grpcServerPort": port + PROXY_GRPC, "remotingListenPort": port + PROXY_REMOTING}
-        proxy.write_text(json.dumps({**ports, "localServeAddr": self._host, "rocketMQClusterName": "DefaultCluster"}))
-        command = self._plain_command(
-            "org.apache.rocketmq.proxy.ProxyStartup", "512m", {"RMQ_PROXY_HOME": str(self.home)}, f"{jars(PROXY)}/*"
-        )
-        command += ["-pm", "local", "-n", namesrv, "-bc", str(broker), "-pc", str(proxy)]
+        command = self._proxy(port, namesrv)
+        command += ["-pm", "local", "-bc", str(broker)]
         server = JavaServer("proxy", *self._open("proxy", command), port=port, store=store, host=self._host)
         self.started.append(server)
-        server.wait_for("rocketmq-proxy startup successfully", 2 * BOOT_LIMIT)  # it starts a broker as well
+        server.wait_for(PROXY_BOOTED, 2 * BOOT_LIMIT)  # it starts a broker as well
         wait_registered(server.address, namesrv)
         return server
+
+    def cluster_proxy(self, namesrv: str) -> JavaServer:
+        """Start Apache's proxy in CLUSTER mode, for the brokers of a name server; its port is that of gRPC."""
+        port = free_ports(PROXY_GRPC, PROXY_REMOTING)
+        command = [*self._proxy(port, namesrv), "-pm", "cluster"]
+        server = JavaServer("proxy", *self._open("proxy", command), port=port + PROXY_GRPC, host=self._host)
+        self.started.append(server)
+        server.wait_for(PROXY_BOOTED)
+        return server
+
+    def _proxy(self, port: int, namesrv: str) -> list[str]:
+        """Return the command of a proxy whose ports are counted from that of a broker."""
+        conf = self.home / f"proxy-{port}.json"
+        ports = {"grpcServerPort": port + PROXY_GRPC, "remotingListenPort": port + PROXY_REMOTING}
+        conf.write_text(json.dumps({**ports, "localServeAddr": self._host, "rocketMQClusterName": "DefaultCluster"}))
+        main = "org.apache.rocketmq.proxy.ProxyStartup"
+        command = self._plain_command(main, "512m", {"RMQ_PROXY_HOME": str(self.home)}, f"{jars(PROXY)}/*")
+        return [*command, "-n", namesrv, "-pc", str(conf)]
 
     def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:
         conf = self.home / f"{name}-{port}.properties"

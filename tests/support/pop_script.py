@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import get_property
-from rocketbroker.codec.message.pop_info import pop_retry_topic
+from rocketbroker.codec.message.pop_info import PoppedQueue, parse_start_offset_info, pop_retry_topic
 from rocketbroker.codec.remoting.frame import decode_frame
 from rocketbroker.codec.remoting.remoting_command import Command
 from tests.support.raw_client import TIMEOUT_S, raw_frame, raw_header
@@ -122,7 +122,7 @@ class PopScript:
         request = self._connection.send(code, fields, body)
         return PopExchange(name, request, self._connection.receive())
 
-    def _make(self, topic: str, number: int, tags: str = "A", queues: int = 1) -> None:
+    def make(self, topic: str, number: int, tags: str = "A", queues: int = 1) -> None:
         """Make a topic and the group, and send messages with the tags in turn."""
         fields = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
@@ -131,9 +131,9 @@ class PopScript:
         assert self.ask("", 17, fields).answer().code == 0
         for group in (GROUP, "CG_PopSql", "CG_PopPart", "CG_PopEnd"):
             assert self.ask("", 200, body=json.dumps({"groupName": group}).encode()).answer().code == 0
-        self._send(topic, 0, number, tags)
+        self.send(topic, 0, number, tags)
 
-    def _send(self, topic: str, first: int, number: int, tags: str = "A") -> None:
+    def send(self, topic: str, first: int, number: int, tags: str = "A") -> None:
         for n in range(first, first + number):
             tag = tags.split(",")[n % len(tags.split(","))]
             fields = {
@@ -184,7 +184,7 @@ class PopScript:
 
     def _refusals(self) -> Iterator[PopExchange]:
         topic = "PopRefused"
-        self._make(topic, 3)
+        self.make(topic, 3)
         yield self.pop("pop 33 messages", topic, maxMsgNums=33)
         yield self.pop("pop an unknown topic", "PopNowhere")
         yield self.pop("pop an unknown queue", topic, queueId=7)
@@ -208,7 +208,7 @@ class PopScript:
 
     def _filters(self) -> Iterator[PopExchange]:
         topic = "PopFiltered"
-        self._make(topic, 6, "A,B,C")
+        self.make(topic, 6, "A,B,C")
         yield self.pop("pop with tags", topic, exp="A || C")
         yield self.pop("pop with tags at the end", topic, exp="A || C")
         yield self.pop("pop with SQL92", topic, consumerGroup="CG_PopSql", expType="SQL92", exp="TAGS = 'B'")
@@ -217,7 +217,7 @@ class PopScript:
 
     def _returns(self) -> Iterator[PopExchange]:
         topic = "PopReturns"
-        self._make(topic, 2)
+        self.make(topic, 2)
         popped = self.pop("pop for a second", topic, invisibleTime=1000)
         yield popped
         again = self._pop_returned("pop returned messages", topic, 2)
@@ -234,7 +234,7 @@ class PopScript:
 
     def _changes(self) -> Iterator[PopExchange]:
         topic = "PopChanged"
-        self._make(topic, 2)
+        self.make(topic, 2)
         handle = handle_of(self.pop("", topic).answer(), 1)
         yield self.change("change", topic, 1, handle, LONG_MS)
         yield self.change("change with a handle that was changed", topic, 1, handle, LONG_MS)
@@ -242,7 +242,7 @@ class PopScript:
 
     def _batches(self) -> Iterator[PopExchange]:
         topic = "PopBatch"
-        self._make(topic, 8)
+        self.make(topic, 8)
         popped = self.pop("pop eight for 2 s", topic, invisibleTime=2000).answer()
         yield self.acknowledge_bits("acknowledge with gaps", topic, popped, 0b00100101)
         yield self.acknowledge_bits("acknowledge more than was popped", topic, popped, 1 << 40)
@@ -250,7 +250,7 @@ class PopScript:
 
     def _order(self) -> Iterator[PopExchange]:
         topic, order = "PopOrder", {"order": "true", "maxMsgNums": 2}
-        self._make(topic, 5)
+        self.make(topic, 5)
         first = self.pop("pop in order", topic, attemptId="one", **order)
         yield first
         yield self.pop("pop in order by the same attempt", topic, attemptId="one", **order)
@@ -272,7 +272,7 @@ class PopScript:
 
     def _polling(self) -> Iterator[PopExchange]:
         topic = "PopPolling"
-        self._make(topic, 0)
+        self.make(topic, 0)
         yield self.pop("wait for nothing", topic, pollTime=300)
         notification = {"consumerGroup": GROUP, "topic": topic, "queueId": 0, "pollTime": 200, "order": "false"}
         yield self.ask("notification of nothing", 200054, {**notification, "bornTime": time.time_ns() // 10**6})
@@ -285,9 +285,9 @@ class PopScript:
                 time.sleep(0.05)
             yield info
             yield self.pop("wait beside too many others", topic, pollTime=300)
-            self._send(topic, 0, 1)
+            self.send(topic, 0, 1)
             other.receive()
-        self._send(topic, 1, 1)
+        self.send(topic, 1, 1)
         yield self.ask("notification of a message", 200054, {**notification, "bornTime": time.time_ns() // 10**6})
         peek = {"consumerGroup": GROUP, "topic": topic, "queueId": 0, "maxMsgNums": 4}
         yield self.ask("peek", 200052, peek)
@@ -296,7 +296,7 @@ class PopScript:
 
     def _assignments(self) -> Iterator[PopExchange]:
         topic = "PopAssigned"
-        self._make(topic, 0, queues=2)
+        self.make(topic, 0, queues=2)
         heartbeat = {
             "clientID": CLIENT_ID,
             "producerDataSet": [],
@@ -359,14 +359,17 @@ def start_of(answer: Command) -> int:
 
 def handle_of(answer: Command, offset: int, order: bool = False) -> str:
     """Return the handle of a message of a pop of one queue, as a client makes it."""
-    fields = fields_of(answer)
-    for message in messages_of(answer):
-        carried = get_property(message.properties_bytes, b"POP_CK")
-        if message.queue_offset == offset and carried is not None:
-            return bytes(carried).decode()
-    start = offset if order else start_of(answer)
+    return handle_in(answer, next(each for each in messages_of(answer) if each.queue_offset == offset), order)
+
+
+def handle_in(answer: Command, message: MessageExt, order: bool = False) -> str:
+    """Return the handle of a message of a pop; messages that have returned carry it."""
+    if carried := get_property(message.properties_bytes, b"POP_CK"):
+        return bytes(carried).decode()
+    fields, queue, offset = fields_of(answer), PoppedQueue("0", message.queue_id), message.queue_offset
+    start = offset if order else parse_start_offset_info(fields["startOffsetInfo"])[queue]
     times = f"{fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
-    return f"{start} {times} 0 broker-a 0 {offset}"
+    return f"{start} {times} 0 broker-a {message.queue_id} {offset}"
 
 
 if __name__ == "__main__":
