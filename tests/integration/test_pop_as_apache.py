@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOrderInfoSerializeWrapper
 from rocketbroker.codec.remoting.remoting_command import Command
 from tests.support.our_servers import OurServers
-from tests.support.pop_script import SETTINGS, PopExchange, PopScript, fields_of, golden_exchanges
+from tests.support.pop_script import GROUP, SETTINGS, PopExchange, PopScript, fields_of, golden_exchanges, handle_of
 
 # What RocketMQ says where it says nothing.
 SILENT = {None, "", "not set any response code"}
@@ -80,3 +82,23 @@ def test_an_answer_is_as_apaches(ours: dict[str, PopExchange], golden: PopExchan
 
 def test_all_of_the_script_is_recorded(ours: dict[str, PopExchange]):
     assert list(ours) == [each.name for each in golden_exchanges()]
+
+
+def test_a_stop_writes_the_batches_of_ordered_pops(tmp_path: Path):
+    """Apache's broker on the same store has nothing else; an open check point keeps our own place back."""
+    servers = OurServers(tmp_path)
+    try:
+        broker = servers.broker(servers.namesrv().address)
+        script = PopScript(broker.address)
+        script.make("PopOpen", 1)
+        script.make("PopOrdered", 3)
+        assert script.pop("", "PopOpen").answer().code == 0
+        popped = script.pop("", "PopOrdered", order="true", maxMsgNums=2, attemptId="one").answer()
+        assert script.acknowledge("", "PopOrdered", 0, handle_of(popped, 0, True)).answer().code == 0
+        script.close()
+        assert broker.stop() == 0
+        text = (broker.store / "config" / "consumerOrderInfo.json").read_bytes()
+    finally:
+        servers.close()
+    batch = ConsumerOrderInfoSerializeWrapper.decode(text).table[f"PopOrdered@{GROUP}"][0]
+    assert (batch.offset_list, batch.commit_offset_bit, batch.attempt_id) == ([0, 1], 1, "one")

@@ -418,6 +418,10 @@ class PopCheckPoints:
         if self._place.advance():
             self._offsets.replace(REVIVE_GROUP, TIMER_TOPIC, 0, self._place.value)
 
+    def stop(self) -> None:
+        """Schedule the last write of the batches of ordered pops: Apache's broker finds them in the file alone."""
+        self._orders.flush()
+
     def _orders_written(self, place: int, settled: Settled) -> None:
         self._orders_settled = None
         if not settled.cancelled() and not settled.result():

@@ -96,6 +96,7 @@ class PopReviveService:
 
     async def stop(self) -> None:
         await self._tasks.stop()
+        self._check_points.stop()
 
     async def advance(self) -> float:
         """Return what is due now, in part; return the seconds until the next part."""
