@@ -27,6 +27,7 @@ RocketBrokerError
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.log.queue_entries)
 ├── ClientError                failure of a client operation, with a tree of its own (client.core.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)
+├── StatusError                call of the gRPC port that is refused with a code (proxy.call_context)
 ├── ClockError                 a clock that tests move cannot go back (testing.clocks)
 ├── ControlError               request to the control port that is answered by an error (testing.control_server)
 ├── JavaRuntimeError           no Java runtime that PySpark can use (analytics.spark.local_session)

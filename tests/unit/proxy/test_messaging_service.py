@@ -1,0 +1,388 @@
+"""Methods of the service, called in values, with brokers that record."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+pytest.importorskip("google.protobuf", reason="the extra grpc is not installed")
+
+from rocketbroker.codec.remoting.bodies.client import ConsumeType, HeartbeatData
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    CustomizedRetryPolicy,
+    GroupRetryPolicy,
+    GroupRetryPolicyType,
+)
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError
+from rocketbroker.proxy.call_context import CallContext, StatusError, call_context
+from rocketbroker.proxy.messaging_pb2 import (
+    Address,
+    AddressScheme,
+    ClientType,
+    Code,
+    Endpoints,
+    FilterExpression,
+    FilterType,
+    HeartbeatRequest,
+    MessageType,
+    NotifyClientTerminationRequest,
+    Permission,
+    Publishing,
+    QueryRouteRequest,
+    Resource,
+    Settings,
+    Subscription,
+    SubscriptionEntry,
+    TelemetryCommand,
+    ThreadStackTrace,
+)
+from rocketbroker.proxy.messaging_service import MessagingService, status_of
+from tests.support.proxy_brokers import FakeBrokers
+
+ENDPOINTS = Endpoints(scheme=AddressScheme.IPv4, addresses=[Address(host="127.0.0.1", port=8081)])
+CONTEXT = CallContext("client-1", "JAVA", "5.1.0", "", "127.0.0.1:5000", None)
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.sent: list[TelemetryCommand] = []
+
+    def send(self, command: TelemetryCommand) -> None:
+        self.sent.append(command)
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    brokers = FakeBrokers()
+    brokers.add_topic("Orders", read_queue_nums=2, write_queue_nums=2)
+    brokers.add_group("billing", retry_max_times=3)
+    return brokers
+
+
+@pytest.fixture
+def service(brokers: FakeBrokers) -> MessagingService:
+    return MessagingService(brokers, ENDPOINTS)
+
+
+def producer(*topics: str) -> TelemetryCommand:
+    publishing = Publishing(topics=[Resource(name=topic) for topic in topics])
+    return TelemetryCommand(settings=Settings(client_type=ClientType.PRODUCER, publishing=publishing))
+
+
+def consumer(
+    group: str, kind: ClientType = ClientType.PUSH_CONSUMER, filtered_by: FilterExpression | None = None
+) -> TelemetryCommand:
+    entry = SubscriptionEntry(topic=Resource(name="Orders"), expression=filtered_by or FilterExpression())
+    subscription = Subscription(group=Resource(name=group), subscriptions=[entry])
+    return TelemetryCommand(settings=Settings(client_type=kind, subscription=subscription))
+
+
+async def refusal(call: Awaitable[object]) -> StatusError:
+    with pytest.raises(StatusError) as raised:
+        await call
+    return raised.value
+
+
+# -- routes
+
+
+async def test_a_route_has_each_queue_at_this_front(service: MessagingService):
+    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
+
+    assert reply.status.code == Code.OK
+    assert [queue.id for queue in reply.message_queues] == [0, 1]
+    for queue in reply.message_queues:
+        assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("Orders", "broker-a", 0)
+        assert queue.broker.endpoints == ENDPOINTS
+        assert queue.permission == Permission.READ_WRITE
+        assert list(queue.accept_message_types) == [MessageType.NORMAL]
+
+
+R, W, RW, NONE = Permission.READ, Permission.WRITE, Permission.READ_WRITE, Permission.NONE
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "perm", "permissions"),
+    [(3, 2, 6, [R, RW, RW]), (1, 2, 6, [W, RW]), (2, 3, 4, [R, R]), (2, 3, 2, [W, W, W]), (2, 3, 0, [NONE] * 3)],
+)
+async def test_queues_have_permissions(
+    service: MessagingService, brokers: FakeBrokers, reads: int, writes: int, perm: int, permissions: list[Permission]
+):
+    brokers.add_topic("Orders", read_queue_nums=reads, write_queue_nums=writes, perm=perm)
+    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
+
+    assert [queue.permission for queue in reply.message_queues] == permissions
+    assert [queue.id for queue in reply.message_queues] == list(range(len(permissions)))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "types"),
+    [
+        ("FIFO", [MessageType.FIFO]),
+        ("MIXED", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]),
+        ("UNSPECIFIED", [MessageType.MESSAGE_TYPE_UNSPECIFIED]),
+    ],
+)
+async def test_queues_accept_the_types_of_the_topic(
+    service: MessagingService, brokers: FakeBrokers, attribute: str, types: list[MessageType]
+):
+    brokers.add_topic("Orders", attributes={"message.type": attribute})
+    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
+
+    assert list(reply.message_queues[0].accept_message_types) == types
+
+
+@pytest.mark.parametrize("topic", ["", "no blank", "TBW102", "rmq_sys_x", "a" * 128])
+async def test_illegal_topics_are_refused(service: MessagingService, topic: str):
+    error = await refusal(service.query_route(QueryRouteRequest(topic=Resource(name=topic)), CONTEXT))
+
+    assert error.code == Code.ILLEGAL_TOPIC
+
+
+async def test_an_unknown_topic_is_not_found(service: MessagingService):
+    with pytest.raises(BrokerResponseError) as raised:
+        await service.query_route(QueryRouteRequest(topic=Resource(name="Unknown")), CONTEXT)
+
+    assert status_of(raised.value).code == Code.TOPIC_NOT_FOUND
+
+
+# -- settings
+
+
+async def test_a_producers_settings_come_back_with_the_servers(service: MessagingService, brokers: FakeBrokers):
+    stream = Stream()
+    await service.telemetry(producer("Orders"), CONTEXT, stream)
+
+    [command] = stream.sent
+    settings = command.settings
+    assert command.status.code == Code.OK
+    assert settings.client_type == ClientType.PRODUCER
+    assert [topic.name for topic in settings.publishing.topics] == ["Orders"]
+    assert settings.publishing.max_body_size == 4_194_304
+    assert settings.publishing.validate_message_type
+    backoff = settings.backoff_policy.exponential_backoff
+    assert settings.backoff_policy.max_attempts == 3
+    assert (backoff.initial.nanos, backoff.max.seconds, backoff.multiplier) == (10_000_000, 1, 2.0)
+    assert settings.HasField("metric")
+    assert not settings.metric.on
+    [(channel, broker, heartbeat)] = brokers.requests
+    assert (channel.client_id, channel.remote_address, broker) == ("client-1", "127.0.0.1:5000", "")
+    assert heartbeat.code == RequestCode.HEART_BEAT
+    assert [each.group_name for each in HeartbeatData.decode(heartbeat.body).producer_data_set] == ["Orders"]
+
+
+async def test_a_producer_may_name_its_topics_later(service: MessagingService):
+    stream = Stream()
+    await service.telemetry(producer(), CONTEXT, stream)
+
+    assert stream.sent[0].settings.publishing.max_body_size == 4_194_304
+
+
+async def test_a_consumers_settings_come_back_with_the_groups(service: MessagingService, brokers: FakeBrokers):
+    stream = Stream()
+    await service.telemetry(consumer("billing"), CONTEXT, stream)
+
+    settings = stream.sent[0].settings
+    subscription = settings.subscription
+    assert (subscription.fifo, subscription.receive_batch_size) == (False, 32)
+    assert subscription.long_polling_timeout.seconds == 20
+    assert settings.backoff_policy.max_attempts == 4
+    delays = [each.seconds for each in settings.backoff_policy.customized_backoff.next]
+    assert (delays[:4], delays[-1], len(delays)) == ([1, 5, 10, 30], 7200, 18)
+    [data] = HeartbeatData.decode(brokers.requests[0][2].body).consumer_data_set
+    assert (data.group_name, data.consume_type) == ("billing", ConsumeType.CONSUME_PASSIVELY)
+    assert [(each.topic, each.sub_string) for each in data.subscription_data_set] == [("Orders", "*")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "sent"),
+    [
+        (FilterType.TAG, "a || b", ("a || b", ["a", "b"], [97, 98], "TAG")),
+        (FilterType.SQL, "n > 5", ("n > 5", [], [], "SQL92")),
+    ],
+)
+async def test_subscriptions_are_those_of_remoting(
+    service: MessagingService, brokers: FakeBrokers, kind: FilterType, expression: str, sent: tuple[object, ...]
+):
+    filtered = consumer("billing", ClientType.SIMPLE_CONSUMER, FilterExpression(type=kind, expression=expression))
+    await service.telemetry(filtered, CONTEXT, Stream())
+
+    [data] = HeartbeatData.decode(brokers.requests[0][2].body).consumer_data_set
+    [each] = data.subscription_data_set
+    assert data.consume_type == ConsumeType.CONSUME_ACTIVELY
+    assert (each.sub_string, each.tags_set, each.code_set, each.expression_type) == sent
+
+
+@pytest.mark.parametrize(
+    ("policy", "delays"),
+    [
+        (GroupRetryPolicy(GroupRetryPolicyType.EXPONENTIAL), [5.0, 7200.0, 2.0]),
+        (GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy([1500])), [1.5]),
+    ],
+)
+async def test_a_group_has_its_own_retry_policy(
+    service: MessagingService, brokers: FakeBrokers, policy: GroupRetryPolicy, delays: list[float]
+):
+    brokers.add_group("billing", consume_message_orderly=True, group_retry_policy=policy)
+    stream = Stream()
+    await service.telemetry(consumer("billing"), CONTEXT, stream)
+
+    settings = stream.sent[0].settings
+    assert settings.subscription.fifo
+    if policy.type is GroupRetryPolicyType.EXPONENTIAL:
+        backoff = settings.backoff_policy.exponential_backoff
+        assert [backoff.initial.seconds, backoff.max.seconds, backoff.multiplier] == delays
+    else:
+        next_delays = settings.backoff_policy.customized_backoff.next
+        assert [each.seconds + each.nanos / 1e9 for each in next_delays] == delays
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (TelemetryCommand(settings=Settings(client_type=ClientType.PRODUCER)), Code.BAD_REQUEST),
+        (producer("no blank"), Code.ILLEGAL_TOPIC),
+        (consumer("no blank"), Code.ILLEGAL_CONSUMER_GROUP),
+        (consumer("CID_RMQ_SYS_x"), Code.ILLEGAL_CONSUMER_GROUP),
+        (consumer("billing", ClientType.PRODUCER), Code.UNRECOGNIZED_CLIENT_TYPE),
+        (producer(*["T" * 100] * 3000), Code.BAD_REQUEST),
+    ],
+)
+async def test_wrong_settings_are_refused(
+    service: MessagingService, brokers: FakeBrokers, command: TelemetryCommand, code: Code
+):
+    stream = Stream()
+    error = await refusal(service.telemetry(command, CONTEXT, stream))
+
+    assert error.code == code
+    assert (stream.sent, brokers.requests) == ([], [])
+
+
+async def test_a_group_that_does_not_exist_is_refused(service: MessagingService):
+    with pytest.raises(BrokerResponseError) as raised:
+        await service.telemetry(consumer("unknown"), CONTEXT, Stream())
+
+    assert status_of(raised.value).code == Code.CONSUMER_GROUP_NOT_FOUND
+
+
+async def test_other_commands_of_a_client_are_no_settings(service: MessagingService, brokers: FakeBrokers):
+    stream = Stream()
+    await service.telemetry(TelemetryCommand(thread_stack_trace=ThreadStackTrace(nonce="1")), CONTEXT, stream)
+
+    assert (stream.sent, brokers.requests) == ([], [])
+
+
+# -- heartbeats and the end
+
+
+async def test_a_heartbeat_registers_the_client_again(service: MessagingService, brokers: FakeBrokers):
+    await service.telemetry(consumer("billing"), CONTEXT, Stream())
+    later = CallContext("client-1", "JAVA", "5.1.0", "", "127.0.0.1:6000", None)
+    reply = await service.heartbeat(HeartbeatRequest(group=Resource(name="billing")), later)
+
+    assert reply.status.code == Code.OK
+    [_, (channel, _, command)] = brokers.requests
+    assert channel.remote_address == "127.0.0.1:6000"
+    assert HeartbeatData.decode(command.body).consumer_data_set[0].group_name == "billing"
+
+
+async def test_a_silent_client_is_forgotten_once_its_stream_is_closed(service: MessagingService):
+    stream = Stream()
+    await service.telemetry(producer("Orders"), CONTEXT, stream)
+    now = asyncio.get_running_loop().time()
+    service.forget_silent(now + 1)
+    assert (await service.heartbeat(HeartbeatRequest(), CONTEXT)).status.code == Code.OK
+
+    service.telemetry_closed(CONTEXT, Stream())
+    service.forget_silent(now + 1)
+    assert (await service.heartbeat(HeartbeatRequest(), CONTEXT)).status.code == Code.OK
+
+    service.telemetry_closed(CONTEXT, stream)
+    service.forget_silent(now)
+    assert (await service.heartbeat(HeartbeatRequest(), CONTEXT)).status.code == Code.OK
+    service.forget_silent(asyncio.get_running_loop().time() + 1)
+    assert (await refusal(service.heartbeat(HeartbeatRequest(), CONTEXT))).code == Code.UNRECOGNIZED_CLIENT_TYPE
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda service: service.heartbeat(HeartbeatRequest(), CONTEXT),
+        lambda service: service.notify_client_termination(NotifyClientTerminationRequest(), CONTEXT),
+    ],
+)
+async def test_a_client_without_settings_is_unrecognized(
+    service: MessagingService, method: Callable[[MessagingService], Awaitable[object]]
+):
+    assert (await refusal(method(service))).code == Code.UNRECOGNIZED_CLIENT_TYPE
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers"),
+    [
+        (producer("Orders", "Bills"), [("client-1", "Orders", None), ("client-1", "Bills", None)]),
+        (consumer("billing"), [("client-1", None, "billing")]),
+    ],
+)
+async def test_the_end_of_a_client_unregisters_it(
+    service: MessagingService, brokers: FakeBrokers, settings: TelemetryCommand, headers: list[tuple[str, ...]]
+):
+    await service.telemetry(settings, CONTEXT, Stream())
+    del brokers.requests[:]
+    reply = await service.notify_client_termination(NotifyClientTerminationRequest(), CONTEXT)
+
+    assert reply.status.code == Code.OK
+    assert {command.code for _, _, command in brokers.requests} == {RequestCode.UNREGISTER_CLIENT}
+    sent = [command.header for _, _, command in brokers.requests]
+    assert [(each.client_id, each.producer_group, each.consumer_group) for each in sent] == headers
+    error = await refusal(service.heartbeat(HeartbeatRequest(), CONTEXT))
+    assert error.code == Code.UNRECOGNIZED_CLIENT_TYPE
+
+
+async def test_a_brokers_refusal_is_that_of_the_call(service: MessagingService, brokers: FakeBrokers):
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+    brokers.answer = response(ResponseCode.SYSTEM_BUSY, "too many clients")
+    with pytest.raises(BrokerResponseError) as raised:
+        await service.heartbeat(HeartbeatRequest(), CONTEXT)
+
+    status = status_of(raised.value)
+    assert (status.code, status.message) == (Code.TOO_MANY_REQUESTS, "too many clients")
+
+
+def test_errors_have_a_status(caplog: pytest.LogCaptureFixture):
+    assert status_of(RemotingTimeoutError("late")).code == Code.PROXY_TIMEOUT
+    assert caplog.messages == []
+
+    status = status_of(ValueError("wrong"))
+    assert (status.code, status.message) == (Code.INTERNAL_SERVER_ERROR, "ValueError: wrong")
+    assert caplog.messages == ["a call failed"]
+
+
+# -- metadata
+
+
+@pytest.mark.parametrize(
+    ("timeout", "deadline"), [(b"3S", 103.0), (b"250m", 100.25), (b"1H", 3700.0), (b"soon", None), (b"", None)]
+)
+def test_a_context_has_the_metadata(timeout: bytes, deadline: float | None):
+    headers = {
+        b"x-mq-client-id": b"a@1",
+        b"x-mq-language": b"GO",
+        b"x-mq-client-version": b"5.1.3",
+        b"x-mq-namespace": b"n",
+        b"grpc-timeout": timeout,
+    }
+
+    assert call_context(headers, "127.0.0.1:1", 100.0) == CallContext(
+        "a@1", "GO", "5.1.3", "n", "127.0.0.1:1", deadline
+    )
+
+
+def test_a_client_must_name_itself():
+    with pytest.raises(StatusError, match="x-mq-client-id") as raised:
+        call_context({}, "127.0.0.1:1", 100.0)
+
+    assert raised.value.code == Code.CLIENT_ID_REQUIRED
