@@ -10,6 +10,7 @@ from typing import Protocol
 
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
+from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 
 
@@ -75,3 +76,37 @@ class ServiceManager(Protocol):
         Raises:
             RemotingError: The broker cannot be reached, or did not answer in time.
         """
+
+    def closed(self, channel: ProxyChannel) -> None:
+        """Forget a client that is gone, at the brokers too."""
+
+
+class LocalBroker(Protocol):
+    """A broker in this process, as LOCAL mode needs it.
+
+    Attributes:
+        routes: handlers by request code.
+        broker_name: its name.
+        cluster_name: its cluster.
+        address: ``ip:port`` of its remoting port.
+    """
+
+    routes: dict[int, Route]
+    broker_name: str
+    cluster_name: str
+    address: str
+
+    def topic_config(self, topic: str) -> TopicConfig | None:
+        """Return the settings of a topic, ``None`` if there is none."""
+
+    def subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the settings of a group, which is made if it may be; ``None`` otherwise."""
+
+    def end_batch(self) -> None:
+        """Dispatch what the requests of this turn of the event loop stored."""
+
+    def drop_held(self, connection: Connection, command: Command) -> None:
+        """Forget a held request that nobody waits for any more."""
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a client that is gone."""

@@ -273,6 +273,15 @@ class HeldRequests(Generic[R]):
             if request.woken:
                 self._lose(request)
 
+    def drop(self, connection: Connection, command: Any) -> None:
+        """Forget a request that nobody waits for any more, though its connection is open."""
+        of_connection = self._by_connection.get(connection)
+        requests = () if of_connection is None else of_connection.requests
+        for request in [each for each in requests if each.command is command]:
+            self._forget(request)
+            if request.woken:
+                self._lose(request)
+
     def _resume_ready(self) -> None:
         for _ in range(min(len(self._ready), _MOST_RUN)):
             self._run_again(self._ready.popleft())

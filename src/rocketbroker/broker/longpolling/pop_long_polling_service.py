@@ -196,6 +196,10 @@ class PopLongPollingService:
         if found is not None:
             self._wake_one(found, queue_id)
 
+    def drop(self, connection: Connection, command: Any) -> None:
+        """Forget a pop that nobody waits for any more, though its connection is open."""
+        self._requests.drop(connection, command)
+
     def on_close(self, connection: Connection) -> None:
         """Forget the pops of a closed connection."""
         self._requests.on_close(connection)

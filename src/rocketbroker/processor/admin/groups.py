@@ -153,7 +153,7 @@ class GroupRequests:
             body=await self.encoder.encode(body, len(page)),
         )
 
-    @answers(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader)
+    @answers(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, Audience.BROKER)
     def get_subscriptiongroup_config(
         self, _connection: Connection, command: RemotingCommand[GetSubscriptionGroupConfigRequestHeader]
     ) -> Command | Awaitable[Command]:

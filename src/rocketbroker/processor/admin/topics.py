@@ -156,7 +156,7 @@ class TopicRequests:
             header=GetAllTopicConfigResponseHeader(len(topics.topics)), body=await self.encoder.encode(body, len(page))
         )
 
-    @answers(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader)
+    @answers(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, Audience.BROKER)
     def get_topic_config(
         self, _connection: Connection, command: RemotingCommand[GetTopicConfigRequestHeader]
     ) -> Command:
