@@ -222,6 +222,16 @@ class ActingSettings(ConfigModel):
     )
 
 
+class GrpcSettings(ConfigModel):
+    """The gRPC port of the 5.x SDKs, in the broker's process."""
+
+    grpc_server_enable: Flag = setting(False, "Serve the 5.x SDKs in this process, on grpcServerPort.", Trait(own=True))
+    grpc_server_port: Whole = setting(8081, "Port of the 5.x SDKs, 0 for a free one.", whole(0, PORT_MAX, own=True))
+    proxy_config_path: Text = setting(
+        "", "File with further settings of this port, an rmq-proxy.json.", Trait(own=True)
+    )
+
+
 class PopSettings(ConfigModel):
     """POP consumption."""
 
@@ -307,7 +317,7 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings):
+class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings, GrpcSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(

@@ -18,6 +18,7 @@ from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_n
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError
 
@@ -26,7 +27,13 @@ from rocketbroker.common.errors import ConfigError
 # A name of RocketMQ 4.x or 5.x that no model has is a warning; an unknown name is an error with the nearest known name.
 # MixAll.properties2Object ignores both.
 
-MODELS: tuple[type[ConfigModel], ...] = (BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig)
+MODELS: tuple[type[ConfigModel], ...] = (
+    BrokerConfig,
+    MessageStoreConfig,
+    NamesrvConfig,
+    TransportConfig,
+    ProxyConfig,
+)
 
 Model = TypeVar("Model", bound=ConfigModel)
 

@@ -1,0 +1,60 @@
+"""Settings of a gRPC port from ``rmq-proxy.json`` and the command line (ConfigurationManager of Apache's proxy)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rocketbroker.common.config.load import resolve
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.proxy_config import GRPC_PORT, ProxyConfig
+from rocketbroker.common.errors import ConfigError, shown
+
+_MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """Settings of a gRPC port, and warnings of one line."""
+
+    proxy: ProxyConfig
+    warnings: tuple[str, ...] = ()
+
+
+def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entry] = ()) -> ProxySettings:
+    """Return the settings of the file ``path``, a JSON object; ``overrides`` win, such as those of the command line.
+
+    Raises:
+        ConfigError: The file cannot be read, or settings are invalid, one line for each.
+    """
+    entries = [*(_entries(Path(path)) if path is not None else []), *overrides]
+    resolved = resolve((ProxyConfig,), entries)
+    proxy = resolved.model(ProxyConfig)
+    if proxy.proxy_mode.upper() not in {"CLUSTER", "LOCAL"}:
+        raise ConfigError(f"proxyMode={shown(proxy.proxy_mode)} is unknown; write CLUSTER or LOCAL")
+    if not proxy.tls_test_mode_enable and bool(proxy.tls_cert_path) != bool(proxy.tls_key_path):
+        raise ConfigError("tlsCertPath and tlsKeyPath belong together; give both, or tlsTestModeEnable=true")
+    return ProxySettings(proxy, tuple(resolved.warnings))
+
+
+def _entries(path: Path) -> list[Entry]:
+    """Read a JSON object of settings.
+
+    Raises:
+        ConfigError: It cannot be read, or is no such object.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigError(f"{path} has over {_MOST_BYTES:,} bytes; it should be a JSON object of settings")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f'{path} holds no JSON object; write settings as {{"grpcServerPort": {GRPC_PORT}}}')
+    entries = []
+    for name, value in found.items():
+        if isinstance(value, (dict, list)) or value is None:
+            raise ConfigError(f"{path}: {shown(name)} is {type(value).__name__}; give text, a number, true or false")
+        entries.append(Entry(name, str(value).lower() if isinstance(value, bool) else str(value), str(path)))
+    return entries
