@@ -20,6 +20,7 @@ REQUIREMENTS = ROOT / "requirements"
 # The file of each level includes the pins of all levels before it.
 LEVELS = {
     "core": "the broker's packages",
+    "grpc": "the packages of the broker and of its gRPC port",
     "analytics": "the broker's packages and PySpark (about 500 MB: some minutes)",
     "dev": "the packages of the broker, PySpark and the development tools (about 500 MB: some minutes)",
 }
@@ -106,7 +107,7 @@ def set_up(level: str) -> None:
     level = widest_wanted(level)
     say(f"installing {LEVELS[level]} into .venv")
     forget(level)
-    if level == "core":
+    if level in {"core", "grpc"}:
         install(level)
     else:  # pyspark is a source package: build it with the pinned tools, so that pip fetches no others
         install(BUILD)

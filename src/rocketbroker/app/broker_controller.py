@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
@@ -68,6 +68,7 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.processor.broker_table import AdminParts, BrokerParts, PopParts, broker_routes
@@ -77,6 +78,9 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, port_of
+
+if TYPE_CHECKING:
+    from rocketbroker.app.grpc_port import GrpcPort
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +186,7 @@ class BrokerController:
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
-        self._server = self._make_server()
+        self._server, self._grpc = self._make_server(), self._make_grpc_port()
         # Second step of the parts that call back
         self._connect_slave_parts()
         self._arrange_parts()
@@ -223,6 +227,7 @@ class BrokerController:
             (ANY_ROLE, self._housekeeping),
             (ANY_ROLE, self._ids_change_listener),
             (ANY_ROLE, self._server),
+            (MASTER, self._grpc),
             (ANY_ROLE, self.outer_api),
             (ANY_ROLE, self.acting.heartbeat),
             (SLAVE, self.acting.state),
@@ -438,13 +443,32 @@ class BrokerController:
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            hooks=EndpointHooks(
-                self.store.appender.dispatch, self._connection_closed, admit=mode, is_trusted=mode.trusts
-            ),
+            hooks=EndpointHooks(self.end_batch, self.connection_closed, admit=mode, is_trusted=mode.trusts),
         )
         if self._sockets:
             server.listen_on(self._sockets)
         return server
+
+    def _make_grpc_port(self) -> "GrpcPort | PartList":
+        """Return the port of the 5.x SDKs, or an empty part.
+
+        Raises:
+            ConfigError: Its settings cannot be read, or the packages of the extra ``grpc`` are missing.
+        """
+        config = self._settings.broker
+        if not config.grpc_server_enable:
+            return PartList()
+        try:
+            from rocketbroker.app.grpc_port import InProcessBroker, broker_port
+        except ImportError as error:
+            raise ConfigError(f"grpcServerEnable=true: {error}") from error
+        broker = InProcessBroker(config, self, self._polling)
+        return broker_port(broker, config, self._settings.transport.bind_address)
+
+    @property
+    def grpc_port(self) -> int:
+        """Port of the 5.x SDKs, 0 without one."""
+        return 0 if isinstance(self._grpc, PartList) else self._grpc.port
 
     @classmethod
     def bind(
@@ -559,7 +583,12 @@ class BrokerController:
     def _readmit(self) -> None:
         self._server.readmit()
 
-    def _connection_closed(self, connection: Connection) -> None:
+    def end_batch(self) -> None:
+        """Dispatch the messages that a batch of requests stored."""
+        self.store.appender.dispatch()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the client of a closed connection."""
         self._housekeeping.on_close(connection)
         self.hold_service.on_close(connection)
         self._polling.on_close(connection)

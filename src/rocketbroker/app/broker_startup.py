@@ -1,6 +1,6 @@
 """The command ``mqbroker`` (org.apache.rocketmq.broker.BrokerStartup).
 
-mqbroker [-c broker-a.properties ...] [-n 127.0.0.1:9876] [-p] [-m]
+mqbroker [-c broker-a.properties ...] [-n 127.0.0.1:9876] [--proxy] [-p] [-m]
 """
 
 import faulthandler
@@ -40,6 +40,9 @@ def mqbroker(
         str | None,
         typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Name servers to register with."),
     ] = None,
+    proxy: Annotated[
+        bool, typer.Option("--proxy", help="Serve the 5.x SDKs too, on grpcServerPort (grpcServerEnable=true).")
+    ] = False,
     print_config: Annotated[bool, typer.Option("-p", "--printConfigItem", help="Print all settings and exit.")] = False,
     print_important: Annotated[
         bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
@@ -50,11 +53,14 @@ def mqbroker(
     try:
         files: Sequence[str | None] = config_files or (None,)
         brokers = [load_broker_settings(file, namesrv_addr) for file in files]
+        if proxy:
+            brokers = [settings.with_broker(grpc_server_enable=True) for settings in brokers]
         if print_config or print_important:
             for settings in brokers:
                 _print_settings(settings, important=print_important)
         elif len(brokers) > 1:
-            _run_many(brokers, () if namesrv_addr is None else ("-n", namesrv_addr))
+            options = () if namesrv_addr is None else ("-n", namesrv_addr)
+            _run_many(brokers, (*options, "--proxy") if proxy else options)
         else:
             _run(brokers[0])
     except (ConfigError, StoreError) as error:

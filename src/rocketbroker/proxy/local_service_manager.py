@@ -124,6 +124,9 @@ class LocalServiceManager:
         self._tasks = TaskOwner("LocalServiceManager")
         self._batch_ends = False
 
+    async def start(self) -> None:
+        """Do nothing: the broker is there."""
+
     async def stop(self) -> None:
         """Forget all clients and end what they wait for."""
         for channel in list(self._connections):

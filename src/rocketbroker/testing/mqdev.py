@@ -21,6 +21,7 @@ from rocketbroker.app.server_process import run, serve, spare_the_collector
 from rocketbroker.common.config.hosts import LOOPBACK, host_address
 from rocketbroker.common.config.load import broker_settings_of
 from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.proxy_config import GRPC_PORT, grpc_properties
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -102,6 +103,9 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             help="Setting of the brokers by RocketMQ's name, such as flushDiskType=SYNC_FLUSH; can be repeated.",
         ),
     ] = None,
+    grpc: Annotated[
+        bool, typer.Option("--grpc", help=f"Serve the 5.x SDKs too, on port {GRPC_PORT}, or a free one if others are.")
+    ] = False,
     control_port: Annotated[
         int | None,
         _port(
@@ -132,6 +136,8 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         raise typer.BadParameter("--ephemeral keeps nothing and --store keeps all; give one of them")
     if demo and layout is not None:
         raise typer.BadParameter("--demo runs one broker and --layout several; give one of them")
+    if grpc and layout is not None:
+        raise typer.BadParameter("--grpc is for one broker; run bin/mqproxy -n NAMESRV_ADDR in front of a --layout")
     if control_port is not None and (demo or layout is not None or not ephemeral):
         raise typer.BadParameter(
             "--control-port is for test suites; give it with --ephemeral, without --layout or --demo"
@@ -143,6 +149,8 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         namesrv_port = (0 if on_free_ports else NAMESRV_PORT) if port is None else port
         first_port = (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port
         properties = _properties(settings or (), ephemeral=ephemeral)
+        if grpc:
+            properties = grpc_properties(0 if on_free_ports else GRPC_PORT) | properties
         if layout is not None:
             _serve_layout(layout, namesrv_port, first_port, store, host, advertise, properties, ready)
             return
@@ -201,6 +209,8 @@ def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept:
     print(f"ready in {time.monotonic() - started:.2f} s")
     print(f"  namesrv {server.namesrv_addr}  <- the address to use")
     print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
+    if server.endpoints:
+        print(f"  grpc    {server.endpoints}  <- the endpoints of 5.x SDKs")
     print(f"  store   {server.store}{kept}")
 
 

@@ -16,6 +16,7 @@ from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.config.proxy_config import grpc_properties
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.lifecycle import MustClose
 from rocketbroker.testing import stored_state
@@ -159,13 +160,14 @@ class RocketMQServer(MustClose):
         broker_port: port of the first broker; 0 picks a free one.
         host: address to listen on.
         advertise: address that clients connect to; the default is ``host``, or this machine's if ``host`` is 0.0.0.0.
+        grpc: serve the 5.x SDKs too, at ``endpoints``; it needs the extra ``grpc``.
 
     Attributes:
         clock: clock of the server, which a test can move forward.
         faults: faults that a test can order.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of a test
         self,
         properties: Mapping[str, str] | None = None,
         *,
@@ -175,6 +177,7 @@ class RocketMQServer(MustClose):
         broker_port: int = 0,
         host: str = LOOPBACK,
         advertise: str | None = None,
+        grpc: bool = False,
     ) -> None:
         if not 1 <= brokers <= len(_BROKER_NAMES):
             raise ValueError(f"brokers={brokers}; give a number from 1 to {len(_BROKER_NAMES)}")
@@ -191,7 +194,7 @@ class RocketMQServer(MustClose):
             host=host,
             advertise=advertise,
             brokers=_BROKER_NAMES[:brokers],
-            properties=small_files(_PROPERTIES | dict(properties or {})),
+            properties=small_files(_PROPERTIES | (grpc_properties(0) if grpc else {}) | dict(properties or {})),
             bind=self._bind,
         )
 
@@ -323,6 +326,12 @@ class RocketMQServer(MustClose):
         """``host:port`` of the first broker."""
         self._running()
         return self._server.broker_addr
+
+    @property
+    def endpoints(self) -> str:
+        """``host:port`` for the 5.x SDKs, of the first broker; empty without ``grpc``."""
+        self._running()
+        return self._server.endpoints
 
     @property
     def broker_names(self) -> tuple[str, ...]:

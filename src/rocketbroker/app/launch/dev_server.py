@@ -164,6 +164,12 @@ class DevBroker:
         return join_address(self.settings.broker.broker_ip1, self.settings.broker.listen_port)
 
     @property
+    def endpoints(self) -> str:
+        """``ip:port`` for the 5.x SDKs; empty without a gRPC port."""
+        broker = self.settings.broker
+        return join_address(broker.broker_ip1, broker.grpc_server_port) if broker.grpc_server_enable else ""
+
+    @property
     def is_running(self) -> bool:
         """True between start and stop."""
         return self._controller is not None
@@ -198,6 +204,8 @@ class DevBroker:
         await controller.start()
         if not self.settings.transport.listen_port:
             self.settings = self.settings.at_port(controller.port).at_ha_port(0)
+        if controller.grpc_port:
+            self.settings = self.settings.with_broker(grpc_server_port=controller.grpc_port)
         self._controller = controller
 
     async def stop(self, *, keep_ports: bool = False) -> None:
@@ -320,6 +328,11 @@ class DevServer:
     def broker_addr(self) -> str:
         """``ip:port`` of the first broker; empty before the start."""
         return next((broker.address for broker in self.brokers.values()), "")
+
+    @property
+    def endpoints(self) -> str:
+        """``ip:port`` of the first broker for the 5.x SDKs; empty before the start, and without gRPC ports."""
+        return next((broker.endpoints for broker in self.brokers.values()), "")
 
     @property
     def disk_full(self) -> str:

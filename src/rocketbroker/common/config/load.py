@@ -158,6 +158,10 @@ class BrokerSettings:
             transport=self.transport.model_copy(update={"listen_port": port}),
         )
 
+    def with_broker(self, **changes: object) -> "BrokerSettings":
+        """Return the settings with other values of `BrokerConfig`, by attribute."""
+        return replace(self, broker=self.broker.model_copy(update=changes))
+
     def at_ha_port(self, port: int) -> "BrokerSettings":
         """Return the settings with the HA port that was bound."""
         return replace(self, store=self.store.model_copy(update={"ha_listen_port": port}))

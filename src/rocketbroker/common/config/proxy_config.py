@@ -103,3 +103,8 @@ class ProxyConfig(ConfigModel):
     channel_expired_timeout: Whole = setting(
         120_000, "Time without a call after which a client without telemetry is forgotten.", millis(_SECOND, DAY_MS)
     )
+
+
+def grpc_properties(port: int) -> dict[str, str]:
+    """Return the settings of a broker that serves the 5.x SDKs; port 0 picks a free one."""
+    return {"grpcServerEnable": "true", "grpcServerPort": str(port)}

@@ -1,0 +1,96 @@
+"""The command ``mqproxy`` (org.apache.rocketmq.proxy.ProxyStartup).
+
+mqproxy [-n 127.0.0.1:9876] [-pc rmq-proxy.json] [-pm cluster|local] [-bc broker.conf]
+"""
+
+import os
+import sys
+import uuid
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocketbroker.app.command_line import Version, new_app
+from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_process import run, serve, spare_the_collector
+from rocketbroker.common.config.hosts import local_address
+from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settings
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.proxy_settings import ProxySettings, load_proxy_settings
+from rocketbroker.common.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from rocketbroker.common.lifecycle import Part
+
+app = new_app()
+
+
+@app.command()
+def mqproxy(
+    namesrv_addr: Annotated[
+        str | None,
+        typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Name servers of the brokers."),
+    ] = None,
+    proxy_config_path: Annotated[
+        str | None,
+        typer.Option("-pc", "--proxyConfigPath", metavar="FILE", help="JSON file with settings (rmq-proxy.json)."),
+    ] = None,
+    proxy_mode: Annotated[
+        str | None,
+        typer.Option(
+            "-pm", "--proxyMode", metavar="MODE", help="cluster: serve the brokers of the name servers; local: run one."
+        ),
+    ] = None,
+    broker_config_path: Annotated[
+        str | None,
+        typer.Option("-bc", "--brokerConfigPath", metavar="FILE", help="Properties file of the broker in local mode."),
+    ] = None,
+    version: Version = False,
+) -> None:
+    """Serve the 5.x SDKs of RocketMQ, which speak gRPC, until SIGTERM or SIGINT."""
+    given = {"namesrvAddr": namesrv_addr, "proxyMode": proxy_mode, "brokerConfigPath": broker_config_path}
+    environment = os.environ.get(NAMESRV_ADDR_ENV)
+    entries = [Entry("namesrvAddr", environment, f"environment variable {NAMESRV_ADDR_ENV}")] if environment else []
+    entries += [Entry(name, value, "the command line") for name, value in given.items() if value is not None]
+    try:
+        settings = load_proxy_settings(proxy_config_path, entries)
+        for warning in settings.warnings:
+            print(f"mqproxy: {warning}", file=sys.stderr)
+        _run(settings, proxy_config_path or "")
+    except (ConfigError, StoreError) as error:
+        print(f"mqproxy: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+
+
+def _run(settings: ProxySettings, path: str) -> None:
+    set_up_logging()
+    proxy = settings.proxy
+    if proxy.proxy_mode.upper() == "LOCAL":
+        from rocketbroker.app.broker_controller import BrokerController
+
+        broker_settings = load_broker_settings(proxy.broker_config_path or None, proxy.namesrv_addr or None)
+        changed = {"grpc_server_enable": True, "grpc_server_port": proxy.grpc_server_port, "proxy_config_path": path}
+        broker = BrokerController.bind(broker_settings.with_broker(**changed), when_warm=spare_the_collector)
+        run(serve(broker, lambda: _announce(broker.grpc_port)))
+        return
+    from rocketbroker.app.grpc_port import cluster_port
+
+    if not proxy.namesrv_addr:
+        raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
+    port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
+    part: Part = port
+    run(serve(part, lambda: _announce(port.port)))
+
+
+def _announce(port: int) -> None:
+    # Scripts wait for this line of RocketMQ.
+    print(f"rocketmq-proxy startup successfully, on port {port}", flush=True)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="mqproxy")
+
+
+if __name__ == "__main__":
+    main()
