@@ -1,14 +1,10 @@
 """Metadata of a call, such as client and deadline, and refusals that are answered in its body."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.proxy.messaging_pb2 import Code
-
-_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
-_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 class StatusError(RocketBrokerError):
@@ -41,25 +37,20 @@ class CallContext:
     deadline: float | None
 
 
-def call_context(headers: Mapping[bytes, bytes], peer: str, now: float) -> CallContext:
+def call_context(metadata: Mapping[str, str | bytes], peer: str, deadline: float | None) -> CallContext:
     """Read the metadata of a call.
 
     Raises:
         StatusError: CLIENT_ID_REQUIRED if the client does not name itself.
     """
-
-    def text(name: bytes) -> str:
-        return headers.get(name, b"").decode("ascii", "replace")
-
-    client_id = text(b"x-mq-client-id")
+    client_id = metadata.get("x-mq-client-id")
     if not client_id:
         raise StatusError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty: send it as metadata x-mq-client-id")
-    timeout = _TIMEOUT.fullmatch(headers.get(b"grpc-timeout", b""))
     return CallContext(
-        client_id=client_id,
-        language=text(b"x-mq-language"),
-        client_version=text(b"x-mq-client-version"),
-        namespace=text(b"x-mq-namespace"),
+        client_id=str(client_id),
+        language=str(metadata.get("x-mq-language", "")),
+        client_version=str(metadata.get("x-mq-client-version", "")),
+        namespace=str(metadata.get("x-mq-namespace", "")),
         peer=peer,
-        deadline=now + int(timeout[1]) * _SECONDS[timeout[2]] if timeout else None,
+        deadline=deadline,
     )

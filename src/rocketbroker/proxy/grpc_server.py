@@ -1,0 +1,384 @@
+"""The port of the 5.x SDKs: grpcio carries the calls, and the methods of a service answer them."""
+
+import asyncio
+import logging
+import re
+import shutil
+import tempfile
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from grpc import aio
+
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.proxy import messaging_pb2
+from rocketbroker.proxy.call_context import CallContext, StatusError, call_context
+from rocketbroker.proxy.certificates import ServerCertificate
+from rocketbroker.proxy.first_byte_relay import FirstByteRelay
+from rocketbroker.proxy.messaging_pb2 import Code, TelemetryCommand
+from rocketbroker.proxy.messaging_service import MessagingService, status_of
+from rocketbroker.transport.remoting_server import ALL_ADDRESSES
+
+log = logging.getLogger(__name__)
+
+#: Name of the service on the wire; the package of messaging.proto is another.
+SERVICE = "apache.rocketmq.v2.MessagingService"
+_CHECK_S = 10.0
+_FIRST_BYTE_S = 20.0
+_LONGEST_SOCKET_PATH = 90  # the system's limit is about 104 bytes
+_MAX_UNSENT = 1024 * 1024  # of a telemetry stream
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+# Reply of a unary method, or all replies of ReceiveMessage; what must wait is awaitable.
+Reply = Message | Sequence[Message]
+Handler = Callable[[Any, CallContext], Reply | Awaitable[Reply]]
+Call = aio.ServicerContext[bytes, bytes]
+
+
+class Method(NamedTuple):
+    """A method with one request.
+
+    Attributes:
+        request: type of the request.
+        refusal: type of the reply, which has a status.
+        handler: method of the service.
+        is_stream: there may be several replies.
+    """
+
+    request: type[Message]
+    refusal: Callable[..., Message]
+    handler: Handler
+    is_stream: bool
+
+
+def methods_of(service: MessagingService) -> dict[str, Method]:
+    """Return the methods of the service by their names on the wire, except for Telemetry."""
+    found = {}
+    for each in messaging_pb2.DESCRIPTOR.services_by_name["MessagingService"].methods:
+        handler = getattr(service, _CAPITAL.sub("_", each.name).lower(), None)
+        if handler is not None and not each.client_streaming:
+            request, reply = (getattr(messaging_pb2, kind.name) for kind in (each.input_type, each.output_type))
+            found[each.name] = Method(request, reply, handler, each.server_streaming)
+    return found
+
+
+class GrpcLimits(NamedTuple):
+    """Limits on what clients may cost.
+
+    Attributes:
+        max_message_size: bytes of a request (grpcMaxInboundMessageSize).
+        max_calls: calls that a connection may have at a time (grpcMaxConcurrentCallsPerConnection).
+        max_idle_s: seconds without a call after which a connection is closed, and a client without a stream is
+            forgotten (grpcClientIdleTimeMills).
+        max_unsent_bytes: replies of ReceiveMessage that clients have not taken; above it, no more are begun.
+    """
+
+    max_message_size: int = 130 << 20
+    max_calls: int = 100_000
+    max_idle_s: float = 120.0
+    max_unsent_bytes: int = 512 << 20
+
+    def options(self) -> list[tuple[str, Any]]:
+        """Return the options of grpcio."""
+        return [
+            ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
+            ("grpc.max_receive_message_length", self.max_message_size),
+            ("grpc.max_concurrent_streams", self.max_calls),
+            ("grpc.max_connection_idle_ms", round(self.max_idle_s * 1000)),
+            ("grpc.server_handshake_timeout_ms", round(_FIRST_BYTE_S * 1000)),
+            # A connection whose client is gone, or has stopped to read, is found by pings.
+            ("grpc.keepalive_time_ms", 60_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.http2.max_pings_without_data", 0),
+            # Java pings each 300 s without calls, which is grpcio's own limit: a ping too early must not end all calls.
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_ping_strikes", 0),
+        ]
+
+
+class GrpcServer:
+    """Accept connections, plain or encrypted, and answer their calls by the methods of a service.
+
+    Args:
+        service: answers the calls.
+        host: address to bind; empty for all addresses.
+        port: port to bind; 0 picks a free one, which ``port`` then holds.
+        certificate: for clients that use TLS; without one the port has none.
+        plain: serve plain text as well, if there is a certificate. Both on one port cost a relay of all bytes.
+        limits: limits on clients.
+    """
+
+    def __init__(
+        self,
+        service: MessagingService,
+        *,
+        host: str = "",
+        port: int = 0,
+        certificate: ServerCertificate | None = None,
+        plain: bool = True,
+        limits: GrpcLimits | None = None,
+    ) -> None:
+        self.host, self.port = host, port
+        self._certificate = certificate
+        self._plain = plain
+        self._limits = limits or GrpcLimits()
+        self._service = service
+        self._tasks = TaskOwner("GrpcServer")
+        self._server: aio.Server | None = None
+        self._relay: FirstByteRelay | None = None
+        self._folder: Path | None = None
+        self._unsent_bytes = 0
+
+    async def start(self) -> None:
+        """Bind the port and accept connections.
+
+        Raises:
+            ConfigError: The address cannot be bound; the text names the address and the cause.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            _keep_events()
+        handlers = {
+            name: grpc.unary_stream_rpc_method_handler(self._stream(method))
+            if method.is_stream
+            else grpc.unary_unary_rpc_method_handler(self._unary(method))
+            for name, method in methods_of(self._service).items()
+        }
+        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry)
+        self._server = aio.server(options=self._limits.options(), compression=grpc.Compression.NoCompression)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        try:
+            if self._certificate is not None and self._plain:
+                await self._start_relayed(self._server, self._certificate)
+            else:
+                self._bind(self._server)
+                await self._server.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._tasks.every(_CHECK_S, self._forget_silent, "forget_silent")
+
+    def _bind(self, server: aio.Server) -> None:
+        address = f"{self.host or ALL_ADDRESSES}:{self.port}"
+        try:
+            if self._certificate is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                self.port = server.add_secure_port(address, _credentials(self._certificate))
+        except RuntimeError as error:
+            raise ConfigError(f"cannot listen on {address}: {error}; choose another grpcServerPort") from error
+
+    async def _start_relayed(self, server: aio.Server, certificate: ServerCertificate) -> None:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))
+        if len(str(folder)) > _LONGEST_SOCKET_PATH:
+            raise ConfigError(
+                f"the path of temporary files is too long for sockets: {folder}; set TMPDIR to a short one"
+            )
+        plain, tls = folder / "plain", folder / "tls"
+        server.add_insecure_port(f"unix:{plain}")
+        server.add_secure_port(f"unix:{tls}", _credentials(certificate))
+        await server.start()
+        relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S)
+        await relay.start()
+        self.port = relay.port
+        self._relay = relay
+
+    async def stop(self) -> None:
+        """Stop accepting, end open calls as UNAVAILABLE, and close all connections."""
+        if self._relay is not None:
+            self._relay.stop_accepting()
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+        await self._tasks.stop()
+        if self._relay is not None:
+            await self._relay.stop()
+            self._relay = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _forget_silent(self) -> None:
+        self._service.forget_silent(asyncio.get_running_loop().time() - self._limits.max_idle_s)
+
+    # -- calls
+
+    def _context(self, call: Call) -> CallContext:
+        left = call.time_remaining()
+        deadline = None if left is None else asyncio.get_running_loop().time() + left
+        return call_context(dict(call.invocation_metadata() or ()), self._client_of(call.peer()), deadline)
+
+    def _client_of(self, peer: str) -> str:
+        """Return ``ip:port`` of grpcio's ``ipv4:ip:port``, or of the path of a relayed connection."""
+        kind, _, address = peer.partition(":")
+        if kind == "unix" and self._relay is not None:
+            return self._relay.client_of(address)
+        return unquote(address)
+
+    def _unary(self, method: Method) -> Callable[[bytes, Call], Awaitable[bytes]]:
+        """Return the behaviour of a method with one reply.
+
+        Bytes in and out: grpcio answers and logs a request that cannot be decoded as an error of the server.
+        """
+
+        async def answer(data: bytes, call: Call) -> bytes:
+            try:
+                reply = method.handler(method.request.FromString(data), self._context(call))
+                if not isinstance(reply, Message):
+                    reply = await reply  # type: ignore[misc]  # not a sequence
+            except DecodeError as error:
+                await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
+            except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
+                reply = method.refusal(status=status_of(error))
+            return reply.SerializeToString()
+
+        return answer
+
+    def _stream(self, method: Method) -> Callable[[bytes, Call], AsyncIterator[bytes]]:
+        """Return the behaviour of ReceiveMessage."""
+
+        async def answer(data: bytes, call: Call) -> None:
+            replies: Sequence[Message]
+            try:
+                if self._unsent_bytes >= self._limits.max_unsent_bytes:
+                    text = f"clients have not taken {self._unsent_bytes:,} bytes of messages; receive again later"
+                    raise StatusError(Code.TOO_MANY_REQUESTS, text)
+                reply = method.handler(method.request.FromString(data), self._context(call))
+                replies = reply if isinstance(reply, list) else await reply
+            except DecodeError as error:
+                await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
+            except Exception as error:  # noqa: BLE001 - as above
+                replies = [method.refusal(status=status_of(error))]
+            size = sum(each.ByteSize() for each in replies)
+            self._unsent_bytes += size
+            try:
+                for each in replies:
+                    await call.write(each.SerializeToString())
+            finally:
+                self._unsent_bytes -= size
+
+        return answer
+
+    async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        try:
+            context = self._context(call)
+        except StatusError as error:  # the one refusal in the body of this method
+            await call.write(TelemetryCommand(status=status_of(error)).SerializeToString())
+            return
+        stream = _TelemetryStream(call, self._tasks, context)
+        try:
+            failed = await self._handle_commands(call, context, stream)
+        finally:
+            stream.is_open = False
+            self._service.telemetry_closed(context, stream)
+        if failed is not None:
+            await call.abort(*failed)
+        await stream.sent()
+
+    async def _handle_commands(
+        self, call: Call, context: CallContext, stream: "_TelemetryStream"
+    ) -> tuple[grpc.StatusCode, str] | None:
+        """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
+        try:
+            while (data := await call.read()) is not aio.EOF:
+                await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
+        except asyncio.CancelledError:
+            if stream.is_open:
+                raise
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_UNSENT:,} bytes of commands were not read"
+        except DecodeError as error:
+            return grpc.StatusCode.INTERNAL, f"the command is no TelemetryCommand: {error}"
+        except StatusError as error:
+            return grpc.StatusCode.INVALID_ARGUMENT, str(error)
+        except Exception as error:  # noqa: BLE001 - answered, and logged by status_of
+            status = status_of(error)
+            is_clients = Code.BAD_REQUEST <= status.code < Code.INTERNAL_ERROR
+            return grpc.StatusCode.INVALID_ARGUMENT if is_clients else grpc.StatusCode.INTERNAL, status.message
+        return None
+
+
+class _TelemetryStream:
+    """Way of commands to a client, for as long as its telemetry call is open.
+
+    Commands wait here while the client does not read them. One that leaves too many unread loses its stream.
+    """
+
+    __slots__ = ("_call", "_context", "_handler", "_tasks", "_unsent", "_unsent_bytes", "_writer", "is_open")
+
+    def __init__(self, call: Call, tasks: TaskOwner, context: CallContext) -> None:
+        self._call, self._tasks, self._context = call, tasks, context
+        self._handler = asyncio.current_task()
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._writer: asyncio.Task[None] | None = None
+        self.is_open = True
+
+    def send(self, command: TelemetryCommand) -> None:
+        """Send a command to the client, if the stream is open."""
+        if not self.is_open:
+            return
+        data = command.SerializeToString()
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > _MAX_UNSENT and len(self._unsent) > 1:
+            log.warning(
+                "client %s at %s does not read its commands; ending", self._context.client_id, self._context.peer
+            )
+            self.is_open = False
+            self._unsent.clear()
+            if self._handler is not None:
+                self._handler.cancel()
+        elif self._writer is None:
+            self._writer = self._tasks.start(self._write(), "telemetry")
+
+    async def _write(self) -> None:
+        try:
+            while self._unsent:
+                data = self._unsent.popleft()
+                await self._call.write(data)
+                self._unsent_bytes -= len(data)
+        except aio.BaseError as error:
+            log.debug("client %s at %s: its stream ended: %s", self._context.client_id, self._context.peer, error)
+            self._unsent.clear()
+        finally:
+            self._writer = None
+
+    async def sent(self) -> None:
+        """Wait until the client has taken all commands."""
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+
+
+def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials([certificate])
+
+
+# grpcio has one queue of events a process, for servers and clients. It belongs to the event loop that first uses it, for
+# as long as any object of grpc.aio exists. If that loop ends, as that of a test server in a thread does while others
+# run, all of them hang. A loop of the main thread lasts as long as the process, or is the only one. For servers in
+# other threads, a loop that never ends owns the queue and passes events on, at the cost of a switch of threads each.
+_keeper_lock = threading.Lock()
+_keeper: threading.Thread | None = None
+
+
+def _keep_events() -> None:
+    """Let a loop of its own own grpcio's events until the process ends; once."""
+    global _keeper  # noqa: PLW0603 - one a process, as the queue
+    with _keeper_lock:
+        if _keeper is None:
+            owned = threading.Event()
+
+            async def keep() -> None:
+                aio.init_grpc_aio()
+                owned.set()
+                await asyncio.Event().wait()
+
+            _keeper = threading.Thread(target=asyncio.run, args=(keep(),), name="GrpcEvents", daemon=True)
+            _keeper.start()
+            owned.wait()
