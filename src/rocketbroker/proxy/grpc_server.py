@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 import grpc
@@ -144,7 +144,7 @@ class GrpcServer:
         """
         if threading.current_thread() is not threading.main_thread():
             _keep_events()
-        handlers = {
+        handlers: dict[str, Any] = {
             name: grpc.unary_stream_rpc_method_handler(self._stream(method))
             if method.is_stream
             else grpc.unary_unary_rpc_method_handler(self._unary(method))
@@ -177,9 +177,7 @@ class GrpcServer:
     async def _start_relayed(self, server: aio.Server, certificate: ServerCertificate) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))
         if len(str(folder)) > _LONGEST_SOCKET_PATH:
-            raise ConfigError(
-                f"the path of temporary files is too long for sockets: {folder}; set TMPDIR to a short one"
-            )
+            raise ConfigError(f"{folder} is too long for the address of a socket; set TMPDIR to a shorter folder")
         plain, tls = folder / "plain", folder / "tls"
         server.add_insecure_port(f"unix:{plain}")
         server.add_secure_port(f"unix:{tls}", _credentials(certificate))
@@ -210,7 +208,7 @@ class GrpcServer:
     # -- calls
 
     def _context(self, call: Call) -> CallContext:
-        left = call.time_remaining()
+        left = cast("float | None", call.time_remaining())
         deadline = None if left is None else asyncio.get_running_loop().time() + left
         return call_context(dict(call.invocation_metadata() or ()), self._client_of(call.peer()), deadline)
 
@@ -229,27 +227,26 @@ class GrpcServer:
 
         async def answer(data: bytes, call: Call) -> bytes:
             try:
-                reply = method.handler(method.request.FromString(data), self._context(call))
+                reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 if not isinstance(reply, Message):
-                    reply = await reply  # type: ignore[misc]  # not a sequence
+                    reply = await reply
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
                 reply = method.refusal(status=status_of(error))
-            return reply.SerializeToString()
+            result: bytes = reply.SerializeToString()
+            return result
 
         return answer
 
-    def _stream(self, method: Method) -> Callable[[bytes, Call], AsyncIterator[bytes]]:
+    def _stream(self, method: Method) -> Callable[[bytes, Call], Awaitable[None]]:
         """Return the behaviour of ReceiveMessage."""
 
         async def answer(data: bytes, call: Call) -> None:
             replies: Sequence[Message]
             try:
-                if self._unsent_bytes >= self._limits.max_unsent_bytes:
-                    text = f"clients have not taken {self._unsent_bytes:,} bytes of messages; receive again later"
-                    raise StatusError(Code.TOO_MANY_REQUESTS, text)
-                reply = method.handler(method.request.FromString(data), self._context(call))
+                self._check_unsent()
+                reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 replies = reply if isinstance(reply, list) else await reply
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
@@ -264,6 +261,11 @@ class GrpcServer:
                 self._unsent_bytes -= size
 
         return answer
+
+    def _check_unsent(self) -> None:
+        if self._unsent_bytes >= self._limits.max_unsent_bytes:
+            text = f"clients have not taken {self._unsent_bytes:,} bytes of messages; receive again later"
+            raise StatusError(Code.TOO_MANY_REQUESTS, text)
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
         try:
@@ -286,12 +288,12 @@ class GrpcServer:
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
         try:
-            while (data := await call.read()) is not aio.EOF:
+            while (data := cast("Any", await call.read())) is not aio.EOF:
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
         except asyncio.CancelledError:
-            if stream.is_open:
+            if not stream.is_overfull:
                 raise
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_UNSENT:,} bytes of commands were not read"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {_MAX_UNSENT:,} bytes of commands were not read"
         except DecodeError as error:
             return grpc.StatusCode.INTERNAL, f"the command is no TelemetryCommand: {error}"
         except StatusError as error:
@@ -309,7 +311,17 @@ class _TelemetryStream:
     Commands wait here while the client does not read them. One that leaves too many unread loses its stream.
     """
 
-    __slots__ = ("_call", "_context", "_handler", "_tasks", "_unsent", "_unsent_bytes", "_writer", "is_open")
+    __slots__ = (
+        "_call",
+        "_context",
+        "_handler",
+        "_tasks",
+        "_unsent",
+        "_unsent_bytes",
+        "_writer",
+        "is_open",
+        "is_overfull",
+    )
 
     def __init__(self, call: Call, tasks: TaskOwner, context: CallContext) -> None:
         self._call, self._tasks, self._context = call, tasks, context
@@ -317,7 +329,7 @@ class _TelemetryStream:
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._writer: asyncio.Task[None] | None = None
-        self.is_open = True
+        self.is_open, self.is_overfull = True, False
 
     def send(self, command: TelemetryCommand) -> None:
         """Send a command to the client, if the stream is open."""
@@ -328,9 +340,9 @@ class _TelemetryStream:
         self._unsent_bytes += len(data)
         if self._unsent_bytes > _MAX_UNSENT and len(self._unsent) > 1:
             log.warning(
-                "client %s at %s does not read its commands; ending", self._context.client_id, self._context.peer
+                "%s at %s does not read its commands; ending its stream", self._context.client_id, self._context.peer
             )
-            self.is_open = False
+            self.is_open, self.is_overfull = False, True
             self._unsent.clear()
             if self._handler is not None:
                 self._handler.cancel()
@@ -359,10 +371,10 @@ def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([certificate])
 
 
-# grpcio has one queue of events a process, for servers and clients. It belongs to the event loop that first uses it, for
-# as long as any object of grpc.aio exists. If that loop ends, as that of a test server in a thread does while others
-# run, all of them hang. A loop of the main thread lasts as long as the process, or is the only one. For servers in
-# other threads, a loop that never ends owns the queue and passes events on, at the cost of a switch of threads each.
+# grpcio has one queue of events a process, for servers and clients. It belongs to the event loop that first uses it, as
+# long as any object of grpc.aio exists. If that loop ends, as that of a test server in a thread does while others run,
+# all of them hang. A loop of the main thread lasts as long as the process, or is the only one. For servers in other
+# threads, a loop that never ends owns the queue and passes events on, at the cost of a switch of threads each.
 _keeper_lock = threading.Lock()
 _keeper: threading.Thread | None = None
 

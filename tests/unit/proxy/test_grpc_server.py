@@ -7,16 +7,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 import grpc
+import pytest
 import uvloop
 
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
@@ -79,9 +77,7 @@ class Running:
         self.brokers = FakeBrokers()
         self.brokers.add_topic("Orders", read_queue_nums=2, write_queue_nums=2)
         self.service = Service(self.brokers)
-        self.server = GrpcServer(
-            self.service, host="127.0.0.1", certificate=certificate, plain=plain, limits=limits
-        )
+        self.server = GrpcServer(self.service, host="127.0.0.1", certificate=certificate, plain=plain, limits=limits)
         self.thread = threading.Thread(target=loop.run_forever)
         self.thread.start()
         self.run(self.server.start())
@@ -91,7 +87,10 @@ class Running:
         done: Future[object] = asyncio.run_coroutine_threadsafe(work, self.loop)  # type: ignore[arg-type]  # coroutine
         done.result(20)
 
-    def stop(self) -> None:
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.run(self.server.stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -107,9 +106,8 @@ class Running:
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def running(request: pytest.FixtureRequest) -> Iterator[Running]:
-    running = Running(request.param())
-    yield running
-    running.stop()
+    with Running(request.param()) as running:
+        yield running
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
@@ -126,7 +124,7 @@ def method(channel: grpc.Channel, name: str) -> Callable[..., Any]:
         f"{'stream' if described.client_streaming else 'unary'}_{'stream' if described.server_streaming else 'unary'}"
     )
     call = getattr(channel, kind)(f"/{SERVICE}/{name}", request.SerializeToString, reply.FromString)
-    return lambda request, metadata=METADATA: call(request, timeout=20, metadata=metadata)
+    return lambda request, metadata=METADATA, timeout=20: call(request, timeout=timeout, metadata=metadata)
 
 
 def send(size: int) -> pb.SendMessageRequest:
@@ -180,14 +178,18 @@ def test_a_stream_of_replies(channel: grpc.Channel):
     assert [part.message.body for part in parts[1:]] == [b"%d" % n * 100_000 for n in range(8)]
 
 
-def poll(running: Running, channel: grpc.Channel) -> Any:
-    """Return a long poll that the server holds."""
-    held = len(running.service.polls)
-    call = method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest())
-    until = time.monotonic() + 10
-    while len(running.service.polls) == held:
+def wait_for(done: Callable[[], object]) -> None:
+    until = time.monotonic() + 20
+    while not done():
         assert time.monotonic() < until
         time.sleep(0.001)
+
+
+def poll(running: Running, channel: grpc.Channel, timeout: float = 20) -> Any:
+    """Return a long poll that the server holds."""
+    held = len(running.service.polls)
+    call = method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(), timeout=timeout)
+    wait_for(lambda: len(running.service.polls) > held)
     return call
 
 
@@ -212,6 +214,35 @@ def test_a_long_poll_ends_with_its_connection(running: Running):
     assert running.service.poll_ended.get(timeout=10)
 
 
+def test_a_long_poll_ends_at_its_deadline(running: Running):
+    with running.channel(tls=False) as channel:
+        call = poll(running, channel, timeout=1)
+        assert running.service.poll_ended.get(timeout=10)
+        with pytest.raises(grpc.RpcError) as raised:
+            list(call)
+
+    assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_clients_that_do_not_take_their_messages_get_no_more():
+    with (
+        Running(uvloop.new_event_loop(), GrpcLimits(max_unsent_bytes=1)) as running,
+        running.channel(tls=False) as slow,
+        running.channel(tls=False) as other,
+    ):
+        receive = method(other, "ReceiveMessage")
+        unread = method(slow, "ReceiveMessage")(pb.ReceiveMessageRequest(batch_size=300))
+        wait_for(lambda: running.server._unsent_bytes)
+        [refused] = receive(pb.ReceiveMessageRequest(batch_size=1))
+        assert len(list(unread)) == 301
+        wait_for(lambda: not running.server._unsent_bytes)
+        taken = list(receive(pb.ReceiveMessageRequest(batch_size=1)))
+
+    assert refused.status.code == pb.TOO_MANY_REQUESTS
+    assert refused.status.message.endswith("bytes of messages; receive again later")
+    assert taken[0].status.code == pb.OK
+
+
 def test_errors_are_in_the_reply(channel: grpc.Channel):
     unknown = method(channel, "QueryRoute")(pb.QueryRouteRequest(topic=pb.Resource(name="Unknown")))
     early = method(channel, "Heartbeat")(pb.HeartbeatRequest())
@@ -229,9 +260,13 @@ def test_errors_are_in_the_reply(channel: grpc.Channel):
     ("path", "request_bytes", "status"),
     [
         (f"/{SERVICE}/PullMessage", b"", grpc.StatusCode.UNIMPLEMENTED),
-        (f"/{SERVICE}/EndTransaction", b"", grpc.StatusCode.UNIMPLEMENTED),
+        (f"/{SERVICE}/GetOffset", b"", grpc.StatusCode.UNIMPLEMENTED),
+        (f"/{SERVICE}/QueryOffset", b"", grpc.StatusCode.UNIMPLEMENTED),
+        (f"/{SERVICE}/UpdateOffset", b"", grpc.StatusCode.UNIMPLEMENTED),
+        (f"/{SERVICE}/SyncLiteSubscription", b"", grpc.StatusCode.UNIMPLEMENTED),
         ("/other.Service/SendMessage", b"", grpc.StatusCode.UNIMPLEMENTED),
         (f"/{SERVICE}/SendMessage", b"\xff", grpc.StatusCode.INTERNAL),
+        (f"/{SERVICE}/ReceiveMessage", b"\xff", grpc.StatusCode.INTERNAL),
     ],
 )
 def test_calls_that_gRPC_refuses(running: Running, path: str, request_bytes: bytes, status: grpc.StatusCode):  # noqa: N802
@@ -244,15 +279,12 @@ def test_calls_that_gRPC_refuses(running: Running, path: str, request_bytes: byt
 
 
 def test_a_message_beyond_the_limit_ends_the_call():
-    running = Running(asyncio.new_event_loop(), GrpcLimits(max_message_size=1000))
-    try:
-        with running.channel(tls=False) as channel:
-            with pytest.raises(grpc.RpcError, match="larger than max") as raised:
-                method(channel, "SendMessage")(send(1001))
-            assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert method(channel, "SendMessage")(send(900)).status.code == pb.OK
-    finally:
-        running.stop()
+    limits = GrpcLimits(max_message_size=1000)
+    with Running(asyncio.new_event_loop(), limits) as running, running.channel(tls=False) as channel:
+        with pytest.raises(grpc.RpcError, match="larger than max") as raised:
+            method(channel, "SendMessage")(send(1001))
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert method(channel, "SendMessage")(send(900)).status.code == pb.OK
 
 
 # -- telemetry
@@ -337,27 +369,198 @@ def test_a_stream_without_a_client_id_is_refused_in_the_reply(running: Running):
         commands.close()
 
 
+def test_a_client_that_does_not_read_its_commands_loses_its_stream(running: Running, caplog: pytest.LogCaptureFixture):
+    commands = Commands(PRODUCER)
+    with running.channel(tls=False) as channel:
+        stream = method(channel, "Telemetry")(commands)
+        assert next(stream).HasField("settings")
+        [client] = running.service._clients.values()
+        verify = pb.TelemetryCommand(
+            verify_message_command=pb.VerifyMessageCommand(message=pb.Message(body=bytes(500_000)))
+        )
+
+        def fill() -> None:
+            while client.stream is not None and client.stream.is_open:  # type: ignore[attr-defined]  # as it is here
+                client.stream.send(verify)
+
+        running.loop.call_soon_threadsafe(fill)
+        wait_for(lambda: client.stream is None)
+        with pytest.raises(grpc.RpcError) as raised:
+            list(stream)
+        commands.close()
+
+    assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert f"client-1 at {client.remote_address} does not read its commands; ending its stream" in caplog.messages
+
+
+def test_a_stream_ends_with_its_client(running: Running):
+    commands = Commands(PRODUCER)
+    with running.channel(tls=True) as channel:
+        assert next(method(channel, "Telemetry")(commands)).HasField("settings")
+        [client] = running.service._clients.values()
+        assert client.stream is not None
+    wait_for(lambda: client.stream is None)
+    commands.close()
+
+
 # -- connections
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, PING, GOAWAY = 4, 6, 7
 
-def closed(sock: socket.socket) -> bytes:
-    """Return what the server sends before it closes the connection."""
+
+def frame(kind: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, 0]) + bytes(4) + payload
+
+
+def frames(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
+    """Yield kind, flags and payload of each frame until the connection closes."""
     sock.settimeout(20)
-    received = b""
+    with sock.makefile("rb") as file:
+        while header := file.read(9):
+            yield header[3], header[4], file.read(int.from_bytes(header[:3]))
+
+
+def connect(running: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", running.server.port))
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Wait until the server closes a connection."""
+    sock.settimeout(20)
     try:
-        while part := sock.recv(65536):
-            received += part
+        while sock.recv(65536):
+            pass
     except ConnectionResetError:
         pass
-    return received
+    return True
+
+
+def test_pings_are_answered_however_often(running: Running):
+    with connect(running) as sock:
+        sock.sendall(PREFACE + frame(SETTINGS) + b"".join(frame(PING, bytes([n] * 8)) for n in range(50)))
+        answers = [payload[0] for kind, flags, payload in answered_pings(sock, 50)]
+
+    assert answers == list(range(50))
+
+
+def answered_pings(sock: socket.socket, count: int) -> list[tuple[int, int, bytes]]:
+    """Return the first answers to pings; fail at a GOAWAY."""
+    found = []
+    for each in frames(sock):
+        assert each[0] != GOAWAY
+        if each[0] == PING and each[1] & 1:
+            found.append(each)
+            if len(found) == count:
+                break
+    return found
+
+
+def test_the_limit_on_calls_is_announced():
+    with Running(uvloop.new_event_loop(), GrpcLimits(max_calls=77)) as running, connect(running) as sock:
+        sock.sendall(PREFACE + frame(SETTINGS))
+        kind, _, payload = next(frames(sock))
+
+    assert kind == SETTINGS
+    settings = {payload[n : n + 2]: int.from_bytes(payload[n + 2 : n + 6]) for n in range(0, len(payload), 6)}
+    assert settings[b"\x00\x03"] == 77, "SETTINGS_MAX_CONCURRENT_STREAMS"
+
+
+def test_idle_connections_are_closed():
+    with Running(uvloop.new_event_loop(), GrpcLimits(max_idle_s=0.5)) as running, connect(running) as sock:
+        sock.sendall(PREFACE + frame(SETTINGS))
+        assert is_closed(sock)
+
+
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 100, PREFACE + b"\xff" * 64]
+)
+def test_other_bytes_close_their_connection_alone(running: Running, data: bytes):
+    with running.channel(tls=False) as channel:
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        with connect(running) as sock:
+            sock.sendall(data)
+            assert is_closed(sock)
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        relay = running.server._relay
+        assert relay is not None
+        wait_for(lambda: len(relay._ends) == 2)
+
+
+@pytest.mark.parametrize(("certificate", "plain"), [(None, True), (CERTIFICATE, False)])
+def test_a_port_of_one_kind(certificate: ServerCertificate | None, plain: bool):
+    tls = certificate is not None
+    with Running(uvloop.new_event_loop(), certificate=certificate, plain=plain) as running:
+        with running.channel(tls=tls) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+            assert running.service.contexts[0].peer.startswith("127.0.0.1:")
+        with running.channel(tls=not tls) as channel, pytest.raises(grpc.RpcError) as raised:
+            method(channel, "SendMessage")(send(1))
+        assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("certificate", [None, CERTIFICATE])
+async def test_a_port_in_use_is_an_error(certificate: ServerCertificate | None):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = GrpcServer(Service(FakeBrokers()), host="127.0.0.1", port=port, certificate=certificate)
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}"):
+            await server.start()
+
+
+# -- start and stop
 
 
 def test_a_stop_ends_open_calls(running: Running):
+    commands = Commands(PRODUCER)
     with running.channel(tls=False) as channel:
+        stream = method(channel, "Telemetry")(commands)
+        next(stream)
         call = poll(running, channel)
+        began = time.monotonic()
         running.run(running.server.stop())
-        with pytest.raises(grpc.RpcError) as raised:
-            list(call)
+        assert time.monotonic() - began < 10
+        for each in (call, stream):
+            with pytest.raises(grpc.RpcError) as raised:
+                list(each)
+            assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+        commands.close()
 
-    assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
     assert running.service.poll_ended.get(timeout=10)
+    assert len(running.server._tasks) == 0
+
+
+def test_clients_connect_again_after_a_restart(running: Running):
+    with running.channel(tls=False) as channel:
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        running.run(running.server.stop())
+        running.run(running.server.start())
+        wait = grpc.channel_ready_future(channel)
+        wait.result(timeout=20)
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+
+
+def test_a_server_does_not_depend_on_the_loop_of_another():
+    with Running(uvloop.new_event_loop()) as first:
+        second = Running(asyncio.new_event_loop())
+        with first.channel(tls=False) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+    assert first.loop.is_closed()
+    with second, second.channel(tls=False) as channel:
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+
+
+async def test_a_server_on_the_loop_of_the_main_thread():
+    """As in a broker's process; pytest runs tests there."""
+    server = GrpcServer(Service(FakeBrokers()), host="127.0.0.1")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            call = channel.unary_unary(
+                f"/{SERVICE}/SendMessage", pb.SendMessageRequest.SerializeToString, pb.SendMessageResponse.FromString
+            )
+            replies = await asyncio.gather(*(call(send(n), metadata=METADATA) for n in range(100)))
+    finally:
+        await server.stop()
+
+    assert [each.entries[0].offset for each in replies] == list(range(100))

@@ -364,21 +364,16 @@ def test_errors_have_a_status(caplog: pytest.LogCaptureFixture):
 # -- metadata
 
 
-@pytest.mark.parametrize(
-    ("timeout", "deadline"), [(b"3S", 103.0), (b"250m", 100.25), (b"1H", 3700.0), (b"soon", None), (b"", None)]
-)
-def test_a_context_has_the_metadata(timeout: bytes, deadline: float | None):
-    headers = {
-        b"x-mq-client-id": b"a@1",
-        b"x-mq-language": b"GO",
-        b"x-mq-client-version": b"5.1.3",
-        b"x-mq-namespace": b"n",
-        b"grpc-timeout": timeout,
+def test_a_context_has_the_metadata():
+    metadata = {
+        "x-mq-client-id": "a@1",
+        "x-mq-language": "GO",
+        "x-mq-client-version": "5.1.3",
+        "x-mq-namespace": "n",
     }
 
-    assert call_context(headers, "127.0.0.1:1", 100.0) == CallContext(
-        "a@1", "GO", "5.1.3", "n", "127.0.0.1:1", deadline
-    )
+    assert call_context(metadata, "127.0.0.1:1", 103.0) == CallContext("a@1", "GO", "5.1.3", "n", "127.0.0.1:1", 103.0)
+    assert call_context({"x-mq-client-id": "a"}, "", None) == CallContext("a", "", "", "", "", None)
 
 
 def test_a_client_must_name_itself():

@@ -1,0 +1,111 @@
+"""Certificates of the port, as OpenSSL and its clients see them."""
+
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.proxy.certificates import ServerCertificate, load_certificate, self_signed_certificate
+
+
+class FixedClock(SystemClock):
+    """A clock that stands still, at the start of 2030."""
+
+    def time_ms(self) -> int:
+        return 1_893_456_000_000
+
+
+@pytest.fixture(scope="module")
+def made() -> ServerCertificate:
+    return self_signed_certificate(SystemClock())
+
+
+@pytest.fixture
+def paths(made: ServerCertificate, tmp_path: Path) -> tuple[Path, Path]:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(made.chain)
+    key.write_bytes(made.key)
+    return chain, key
+
+
+def test_a_client_that_trusts_it_can_connect(paths: tuple[Path, Path]):
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*paths)
+    client = ssl.create_default_context(cafile=paths[0])
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        with server.wrap_socket(theirs, server_side=True) as sock:
+            sock.sendall(sock.recv(5))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(ours, server_hostname="localhost") as sock:
+        sock.sendall(b"hello")
+        assert sock.recv(5) == b"hello"
+    thread.join()
+
+
+def test_each_start_makes_its_own(made: ServerCertificate):
+    assert self_signed_certificate(SystemClock()).key != made.key
+
+
+def test_it_is_valid_from_the_day_before_for_ten_years():
+    found = x509.load_pem_x509_certificate(self_signed_certificate(FixedClock()).chain)
+
+    assert found.not_valid_before_utc == datetime(2029, 12, 31, tzinfo=UTC)
+    assert found.not_valid_after_utc == datetime(2039, 12, 30, tzinfo=UTC)
+
+
+def test_files_are_read_as_they_are(made: ServerCertificate, paths: tuple[Path, Path]):
+    assert load_certificate(*paths) == made
+
+
+def test_an_encrypted_key_is_opened(made: ServerCertificate, paths: tuple[Path, Path]):
+    key = load_pem_private_key(made.key, None)
+    paths[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+
+    assert load_certificate(*paths, "secret") == made
+    for wrong in ("", "other"):
+        with pytest.raises(ConfigError, match="tlsKeyPassword opens the key"):
+            load_certificate(*paths, wrong)
+
+
+def test_a_key_without_encryption_needs_no_password(made: ServerCertificate, paths: tuple[Path, Path]):
+    assert load_certificate(*paths, "unused") == made
+
+
+@pytest.mark.parametrize(("index", "name"), [(0, "tlsCertPath"), (1, "tlsKeyPath")])
+def test_a_missing_file_is_named(paths: tuple[Path, Path], index: int, name: str):
+    paths[index].unlink()
+
+    with pytest.raises(ConfigError, match=f"{name}: {paths[index]} is no file"):
+        load_certificate(*paths)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("content", [b"", b"no PEM", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_a_file_without_pem_is_refused(paths: tuple[Path, Path], index: int, content: bytes):
+    paths[index].write_bytes(content)
+
+    with pytest.raises(ConfigError, match="both must be in PEM"):
+        load_certificate(*paths)
+
+
+def test_the_key_of_another_certificate_is_refused(paths: tuple[Path, Path]):
+    paths[1].write_bytes(self_signed_certificate(SystemClock()).key)
+
+    with pytest.raises(ConfigError, match="belong together"):
+        load_certificate(*paths)

@@ -1,0 +1,191 @@
+"""The relay in front of two echoing servers, by asyncio's loop and uvloop's."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.proxy.first_byte_relay import FirstByteRelay
+
+
+class Echo:
+    """A server on a path that answers each read with its name and the bytes.
+
+    Attributes:
+        peers: addresses of its clients.
+        answers: set while it may read.
+        received: bytes that it read.
+        ended: connections that have ended.
+    """
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.peers: list[str] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.received = 0
+        self.ended = 0
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.peers.append(writer.get_extra_info("peername"))
+        try:
+            await self.answers.wait()
+            while data := await reader.read(65536):
+                self.received += len(data)
+                if data.endswith(b"bye"):
+                    break
+                writer.write(self.name + data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            self.ended += 1
+
+
+class Relayed:
+    """A relay, and the servers behind it."""
+
+    def __init__(self, folder: Path, first_byte_s: float) -> None:
+        self.plain, self.tls = Echo(b"plain:"), Echo(b"tls:")
+        self.folder = folder
+        self.relay = FirstByteRelay("127.0.0.1", 0, folder, folder / "plain", folder / "tls", first_byte_s)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.relay.port)
+
+
+@asynccontextmanager
+async def relayed(first_byte_s: float = 20.0) -> AsyncIterator[Relayed]:
+    with tempfile.TemporaryDirectory() as name:
+        found = Relayed(Path(name), first_byte_s)
+        servers = [await asyncio.start_unix_server(each.handle, Path(name) / path)
+                   for each, path in ((found.plain, "plain"), (found.tls, "tls"))]  # fmt: skip
+        await found.relay.start()
+        try:
+            yield found
+        finally:
+            await found.relay.stop()
+            for server in servers:
+                server.close()
+            await until(lambda: found.plain.ended + found.tls.ended == len(found.plain.peers + found.tls.peers))
+
+
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not done():  # noqa: ASYNC110 - neither the relay nor the kernel has an event for it
+            await asyncio.sleep(0.001)
+
+
+async def is_closed(reader: asyncio.StreamReader) -> None:
+    """Wait until the relay closes a connection."""
+    async with asyncio.timeout(20):
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("first", "answer"), [(b"\x16abc", b"tls:\x16abc"), (b"PRI", b"plain:PRI"), (b"\0", b"plain:\0")]
+)
+async def test_the_first_byte_decides(first: bytes, answer: bytes):
+    async with relayed() as found:
+        reader, writer = await found.connect()
+        writer.write(first)
+        assert await reader.readexactly(len(answer)) == answer
+        writer.write(b"\x16")
+        assert (await reader.read(100)).endswith(b":\x16")
+        writer.close()
+
+
+async def test_clients_are_known_by_the_path_of_their_connection():
+    async with relayed() as found:
+        clients = []
+        for n in range(3):
+            reader, writer = await found.connect()
+            writer.write(b"hello")
+            await reader.readexactly(len(b"plain:hello"))
+            clients.append((found.plain.peers[n], writer))
+        for path, writer in clients:
+            host, port = writer.get_extra_info("sockname")
+            assert found.relay.client_of(path) == f"{host}:{port}"
+            writer.close()
+        await until(lambda: not found.relay._ends)
+        assert [found.relay.client_of(path) for path, _ in clients] == [path for path, _ in clients]
+        assert sorted(each.name for each in found.folder.iterdir()) == ["plain", "tls"]
+
+
+async def test_both_ends_close_together():
+    async with relayed() as found:
+        reader, writer = await found.connect()
+        writer.write(b"bye")
+        assert await reader.read() == b"", "closed by the server"
+        writer.close()
+
+        reader, writer = await found.connect()
+        writer.write(b"hello")
+        await reader.readexactly(len(b"plain:hello"))
+        writer.close()
+        await until(lambda: found.plain.ended == 2)
+        await until(lambda: not found.relay._ends)
+
+
+async def test_a_slow_reader_is_not_buffered_for():
+    async with relayed() as found:
+        found.plain.answers.clear()
+        reader, writer = await found.connect()
+        size = 32 << 20
+        writer.write(bytes(size))
+        await until(lambda: len(found.relay._ends) == 2)
+        taken: list[int] = []
+
+        def is_stalled() -> bool:
+            taken.append(size - writer.transport.get_write_buffer_size())
+            return len(taken) > 200 and taken[-1] == taken[-200]
+
+        await until(is_stalled)
+        assert max(each.transport.get_write_buffer_size() for each in found.relay._ends) < 1 << 20
+        assert taken[-1] < 16 << 20, "what the buffers of the kernel take"
+        found.plain.answers.set()
+        echoed = 0
+        while found.plain.received < size:
+            echoed += len(await reader.read(1 << 20))
+        writer.close()
+        assert echoed
+
+
+async def test_a_silent_connection_is_closed():
+    async with relayed(first_byte_s=0.05) as found:
+        reader, writer = await found.connect()
+        await is_closed(reader)
+        writer.close()
+        assert not found.relay._ends
+
+
+async def test_without_a_server_the_connection_is_closed(caplog: pytest.LogCaptureFixture):
+    async with relayed() as found:
+        (found.folder / "plain").unlink()
+        reader, writer = await found.connect()
+        writer.write(b"hello")
+        await is_closed(reader)
+        writer.close()
+        await until(lambda: not found.relay._ends)
+    assert "no connection within the process" in caplog.text
+
+
+async def test_a_stop_ends_connections_within_bounded_time():
+    async with relayed() as found:
+        silent, speaking = await found.connect(), await found.connect()
+        speaking[1].write(b"hello")
+        await speaking[0].readexactly(len(b"plain:hello"))
+        await until(lambda: len(found.relay._ends) == 3)
+        found.plain.name = b"late:"
+        async with asyncio.timeout(10):
+            await found.relay.stop()
+        for reader, writer in (silent, speaking):
+            await is_closed(reader)
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await found.connect()
