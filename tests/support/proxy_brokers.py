@@ -9,7 +9,10 @@ from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupCon
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
 from rocketbroker.proxy.service_manager import ProxyChannel
+
+ENDPOINTS = Endpoints(scheme=AddressScheme.IPv4, addresses=[Address(host="127.0.0.1", port=8081)])
 
 
 @dataclass
@@ -19,9 +22,12 @@ class FakeBrokers:
     Attributes:
         topics: topics by name.
         groups: groups by name.
+        broker_names: brokers of each topic.
         requests: what was invoked: channel, broker name, and command.
         answer: answer to each request.
         held: an answer that waits, for the next request.
+        answers: answers by request code, for those that need another one; an error is raised.
+        gone: channels that were closed.
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=dict)
@@ -29,6 +35,9 @@ class FakeBrokers:
     requests: list[tuple[ProxyChannel, str, Command]] = field(default_factory=list)
     answer: Command = field(default_factory=response)
     held: asyncio.Future[Command] | None = None
+    answers: dict[int, Command | Exception] = field(default_factory=dict)
+    gone: list[ProxyChannel] = field(default_factory=list)
+    broker_names: list[str] = field(default_factory=lambda: ["broker-a"])
 
     def add_topic(self, name: str, **settings: object) -> None:
         """Make a topic."""
@@ -39,11 +48,12 @@ class FakeBrokers:
         self.groups[name] = SubscriptionGroupConfig(group_name=name, **settings)  # type: ignore[arg-type]  # as above
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Return a route with one broker."""
+        """Return a route with the brokers."""
         config = await self.topic_config(topic)
-        queues = QueueData("broker-a", config.read_queue_nums, config.write_queue_nums, config.perm)
+        numbers = config.read_queue_nums, config.write_queue_nums, config.perm
         return TopicRouteData(
-            queue_datas=[queues], broker_datas=[BrokerData("DefaultCluster", "broker-a", {0: "127.0.0.1:10911"})]
+            queue_datas=[QueueData(name, *numbers) for name in self.broker_names],
+            broker_datas=[BrokerData("DefaultCluster", name, {0: "127.0.0.1:10911"}) for name in self.broker_names],
         )
 
     async def topic_config(self, topic: str) -> TopicConfig:
@@ -62,4 +72,17 @@ class FakeBrokers:
         """Record a request and answer it."""
         self.requests.append((channel, broker_name, command))
         held, self.held = self.held, None
-        return held if held is not None else self.answer
+        if held is not None:
+            return held
+        answer = self.answers.get(command.code, self.answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def closed(self, channel: ProxyChannel) -> None:
+        """Record a client that is gone."""
+        self.gone.append(channel)
+
+    def sent(self, code: int) -> list[Command]:
+        """Return the requests with a code."""
+        return [command for _, _, command in self.requests if command.code == code]

@@ -28,9 +28,19 @@ class ProxyChannel(Protocol):
     def send_oneway(self, command: Command) -> bool:
         """Pass a broker's request on to the client, by its telemetry stream; return false if it has none.
 
-        CHECK_TRANSACTION_STATE becomes RecoverOrphanedTransactionCommand, CONSUME_MESSAGE_DIRECTLY becomes
-        VerifyMessageCommand, GET_CONSUMER_RUNNING_INFO becomes PrintThreadStackTraceCommand. Others mean nothing to a
-        client of gRPC, such as NOTIFY_CONSUMER_IDS_CHANGED, and are dropped.
+        CHECK_TRANSACTION_STATE becomes RecoverOrphanedTransactionCommand. Others mean nothing to a client of gRPC,
+        such as NOTIFY_CONSUMER_IDS_CHANGED, and are dropped.
+        """
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        """Pass a broker's request on to the client, by its telemetry stream, and return the answer.
+
+        CONSUME_MESSAGE_DIRECTLY becomes VerifyMessageCommand, GET_CONSUMER_RUNNING_INFO becomes
+        PrintThreadStackTraceCommand.
+
+        Raises:
+            RemotingSendError: It has no stream, or closed it before it answered.
+            RemotingTimeoutError: It did not answer in time.
         """
 
 

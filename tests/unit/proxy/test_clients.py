@@ -1,4 +1,4 @@
-"""Methods of the service, called in values, with brokers that record."""
+"""Settings, heartbeats and telemetry commands of clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,42 +16,23 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError
-from rocketbroker.proxy.call_context import CallContext, StatusError, call_context
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.proxy.call_context import CallContext, status_of
 from rocketbroker.proxy.messaging_pb2 import (
-    Address,
-    AddressScheme,
     ClientType,
     Code,
-    Endpoints,
     FilterExpression,
     FilterType,
     HeartbeatRequest,
-    MessageType,
     NotifyClientTerminationRequest,
-    Permission,
-    Publishing,
-    QueryRouteRequest,
     Resource,
     Settings,
-    Subscription,
-    SubscriptionEntry,
     TelemetryCommand,
     ThreadStackTrace,
 )
-from rocketbroker.proxy.messaging_service import MessagingService, status_of
-from tests.support.proxy_brokers import FakeBrokers
-
-ENDPOINTS = Endpoints(scheme=AddressScheme.IPv4, addresses=[Address(host="127.0.0.1", port=8081)])
-CONTEXT = CallContext("client-1", "JAVA", "5.1.0", "", "127.0.0.1:5000", None)
-
-
-class Stream:
-    def __init__(self) -> None:
-        self.sent: list[TelemetryCommand] = []
-
-    def send(self, command: TelemetryCommand) -> None:
-        self.sent.append(command)
+from rocketbroker.proxy.messaging_service import MessagingService
+from tests.support.proxy_brokers import ENDPOINTS, FakeBrokers
+from tests.support.proxy_calls import CONTEXT, Stream, consumer, producer, refusal
 
 
 @pytest.fixture
@@ -65,88 +46,6 @@ def brokers() -> FakeBrokers:
 @pytest.fixture
 def service(brokers: FakeBrokers) -> MessagingService:
     return MessagingService(brokers, ENDPOINTS)
-
-
-def producer(*topics: str) -> TelemetryCommand:
-    publishing = Publishing(topics=[Resource(name=topic) for topic in topics])
-    return TelemetryCommand(settings=Settings(client_type=ClientType.PRODUCER, publishing=publishing))
-
-
-def consumer(
-    group: str, kind: ClientType = ClientType.PUSH_CONSUMER, filtered_by: FilterExpression | None = None
-) -> TelemetryCommand:
-    entry = SubscriptionEntry(topic=Resource(name="Orders"), expression=filtered_by or FilterExpression())
-    subscription = Subscription(group=Resource(name=group), subscriptions=[entry])
-    return TelemetryCommand(settings=Settings(client_type=kind, subscription=subscription))
-
-
-async def refusal(call: Awaitable[object]) -> StatusError:
-    with pytest.raises(StatusError) as raised:
-        await call
-    return raised.value
-
-
-# -- routes
-
-
-async def test_a_route_has_each_queue_at_this_front(service: MessagingService):
-    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
-
-    assert reply.status.code == Code.OK
-    assert [queue.id for queue in reply.message_queues] == [0, 1]
-    for queue in reply.message_queues:
-        assert (queue.topic.name, queue.broker.name, queue.broker.id) == ("Orders", "broker-a", 0)
-        assert queue.broker.endpoints == ENDPOINTS
-        assert queue.permission == Permission.READ_WRITE
-        assert list(queue.accept_message_types) == [MessageType.NORMAL]
-
-
-R, W, RW, NONE = Permission.READ, Permission.WRITE, Permission.READ_WRITE, Permission.NONE
-
-
-@pytest.mark.parametrize(
-    ("reads", "writes", "perm", "permissions"),
-    [(3, 2, 6, [R, RW, RW]), (1, 2, 6, [W, RW]), (2, 3, 4, [R, R]), (2, 3, 2, [W, W, W]), (2, 3, 0, [NONE] * 3)],
-)
-async def test_queues_have_permissions(
-    service: MessagingService, brokers: FakeBrokers, reads: int, writes: int, perm: int, permissions: list[Permission]
-):
-    brokers.add_topic("Orders", read_queue_nums=reads, write_queue_nums=writes, perm=perm)
-    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
-
-    assert [queue.permission for queue in reply.message_queues] == permissions
-    assert [queue.id for queue in reply.message_queues] == list(range(len(permissions)))
-
-
-@pytest.mark.parametrize(
-    ("attribute", "types"),
-    [
-        ("FIFO", [MessageType.FIFO]),
-        ("MIXED", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]),
-        ("UNSPECIFIED", [MessageType.MESSAGE_TYPE_UNSPECIFIED]),
-    ],
-)
-async def test_queues_accept_the_types_of_the_topic(
-    service: MessagingService, brokers: FakeBrokers, attribute: str, types: list[MessageType]
-):
-    brokers.add_topic("Orders", attributes={"message.type": attribute})
-    reply = await service.query_route(QueryRouteRequest(topic=Resource(name="Orders")), CONTEXT)
-
-    assert list(reply.message_queues[0].accept_message_types) == types
-
-
-@pytest.mark.parametrize("topic", ["", "no blank", "TBW102", "rmq_sys_x", "a" * 128])
-async def test_illegal_topics_are_refused(service: MessagingService, topic: str):
-    error = await refusal(service.query_route(QueryRouteRequest(topic=Resource(name=topic)), CONTEXT))
-
-    assert error.code == Code.ILLEGAL_TOPIC
-
-
-async def test_an_unknown_topic_is_not_found(service: MessagingService):
-    with pytest.raises(BrokerResponseError) as raised:
-        await service.query_route(QueryRouteRequest(topic=Resource(name="Unknown")), CONTEXT)
-
-    assert status_of(raised.value).code == Code.TOPIC_NOT_FOUND
 
 
 # -- settings
@@ -268,7 +167,7 @@ async def test_a_group_that_does_not_exist_is_refused(service: MessagingService)
     assert status_of(raised.value).code == Code.CONSUMER_GROUP_NOT_FOUND
 
 
-async def test_other_commands_of_a_client_are_no_settings(service: MessagingService, brokers: FakeBrokers):
+async def test_an_answer_that_nobody_waits_for_is_ignored(service: MessagingService, brokers: FakeBrokers):
     stream = Stream()
     await service.telemetry(TelemetryCommand(thread_stack_trace=ThreadStackTrace(nonce="1")), CONTEXT, stream)
 
@@ -350,34 +249,3 @@ async def test_a_brokers_refusal_is_that_of_the_call(service: MessagingService, 
 
     status = status_of(raised.value)
     assert (status.code, status.message) == (Code.TOO_MANY_REQUESTS, "too many clients")
-
-
-def test_errors_have_a_status(caplog: pytest.LogCaptureFixture):
-    assert status_of(RemotingTimeoutError("late")).code == Code.PROXY_TIMEOUT
-    assert caplog.messages == []
-
-    status = status_of(ValueError("wrong"))
-    assert (status.code, status.message) == (Code.INTERNAL_SERVER_ERROR, "ValueError: wrong")
-    assert caplog.messages == ["a call failed"]
-
-
-# -- metadata
-
-
-def test_a_context_has_the_metadata():
-    metadata = {
-        "x-mq-client-id": "a@1",
-        "x-mq-language": "GO",
-        "x-mq-client-version": "5.1.3",
-        "x-mq-namespace": "n",
-    }
-
-    assert call_context(metadata, "127.0.0.1:1", 103.0) == CallContext("a@1", "GO", "5.1.3", "n", "127.0.0.1:1", 103.0)
-    assert call_context({"x-mq-client-id": "a"}, "", None) == CallContext("a", "", "", "", "", None)
-
-
-def test_a_client_must_name_itself():
-    with pytest.raises(StatusError, match="x-mq-client-id") as raised:
-        call_context({}, "127.0.0.1:1", 100.0)
-
-    assert raised.value.code == Code.CLIENT_ID_REQUIRED

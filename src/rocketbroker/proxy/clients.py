@@ -1,0 +1,417 @@
+"""Clients of the front: settings, heartbeats, and commands by telemetry (ClientActivity, GrpcClientChannel).
+
+A client that was never heard of is served all the same: after a restart some SDKs send and receive for minutes before
+they send their settings again. It is kept without settings, and its heartbeats are refused until it sends them.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from rocketbroker.codec.message.message_decoder import decode_record
+from rocketbroker.codec.message.tags_code import java_hash
+from rocketbroker.codec.remoting.bodies.client import (
+    CMResult,
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    ExponentialRetryPolicy,
+    GroupRetryPolicyType,
+    SubscriptionGroupConfig,
+)
+from rocketbroker.codec.remoting.headers.admin import (
+    GetConsumerRunningInfoRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, shown
+from rocketbroker.proxy.call_context import OK, CallContext, StatusError, check_group, check_topic, succeeded
+from rocketbroker.proxy.message_conversion import MAX_BODY_SIZE, incoming, to_duration
+from rocketbroker.proxy.messaging_pb2 import (
+    ClientType,
+    Code,
+    CustomizedBackoff,
+    ExponentialBackoff,
+    FilterExpression,
+    FilterType,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Metric,
+    NotifyClientTerminationRequest,
+    NotifyClientTerminationResponse,
+    PrintThreadStackTraceCommand,
+    RecoverOrphanedTransactionCommand,
+    Resource,
+    Settings,
+    TelemetryCommand,
+    VerifyMessageCommand,
+)
+from rocketbroker.proxy.service_manager import ServiceManager
+from rocketbroker.proxy.transactions import HalfMessage, OpenTransactions
+
+log = logging.getLogger(__name__)
+
+_MAX_SETTINGS: Final = 256 * 1024
+_MOST_CLIENTS: Final = 100_000
+_PRODUCER_ATTEMPTS: Final = 3
+_RECEIVE_BATCH_SIZE: Final = 32
+_LONG_POLLING_S: Final = 20
+# Delays of CustomizedRetryPolicy in seconds, where a group has none of its own.
+RETRY_DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+_CONSUMERS: Final = {
+    ClientType.PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
+    ClientType.SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
+}
+_CONSUME_RESULTS: Final = {
+    Code.OK: CMResult.CR_SUCCESS,
+    Code.FAILED_TO_CONSUME_MESSAGE: CMResult.CR_LATER,
+    Code.MESSAGE_CORRUPTED: CMResult.CR_RETURN_NULL,
+}
+
+
+class TelemetryStream(Protocol):
+    """Way of commands to a client."""
+
+    def send(self, command: TelemetryCommand) -> None: ...
+
+
+class ProxyClient:
+    """A client: what the brokers know as a connection.
+
+    Args:
+        context: its first call.
+        transactions: takes the transactions whose outcome a broker asks for.
+
+    Attributes:
+        client_id: id of the client.
+        remote_address: address of its latest call.
+        settings: as the client sent them; None before that.
+        stream: its open telemetry stream.
+        last_call: time of the event loop of its latest call.
+        is_gone: true once the client has been forgotten.
+    """
+
+    def __init__(self, context: CallContext, transactions: OpenTransactions) -> None:
+        self.client_id = context.client_id
+        self.remote_address = context.peer
+        self.settings: Settings | None = None
+        self.stream: TelemetryStream | None = None
+        self.last_call = 0.0
+        self.is_gone = False
+        self._transactions = transactions
+        self._nonces = itertools.count()
+        # Requests under way, whose answers come as commands of the client.
+        self._asked: dict[str, asyncio.Future[TelemetryCommand]] = {}
+
+    def called(self, context: CallContext) -> None:
+        """Note that the client is alive, and where."""
+        self.remote_address = context.peer
+        self.last_call = asyncio.get_running_loop().time()
+
+    def send_oneway(self, command: Command) -> bool:
+        """Ask the client for the outcome of a transaction; return false without a stream, or for another request."""
+        if self.stream is None or command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return False
+        header = command.header
+        assert isinstance(header, CheckTransactionStateRequestHeader)
+        half = decode_record(command.body)
+        transaction_id = header.transaction_id or half.uniq_key or half.offset_msg_id
+        place = HalfMessage(header.broker_name or "", header.tran_state_table_offset, header.commit_log_offset)
+        self._transactions.add(half.topic, transaction_id, place)
+        message = incoming(half, Resource(name=half.topic))
+        question = RecoverOrphanedTransactionCommand(message=message, transaction_id=transaction_id)
+        self.stream.send(TelemetryCommand(recover_orphaned_transaction_command=question))
+        return True
+
+    async def invoke(self, command: Command, timeout_s: float) -> Command:
+        """Pass a broker's request on to the client and return its answer.
+
+        Raises:
+            RemotingSendError: It has no stream, or closed it.
+            RemotingTimeoutError: It did not answer in time.
+        """
+        match command.code:
+            case RequestCode.CONSUME_MESSAGE_DIRECTLY:
+                record = decode_record(command.body)
+                message = incoming(record, Resource(name=record.topic))
+                nonce = str(next(self._nonces))
+                question = TelemetryCommand(verify_message_command=VerifyMessageCommand(nonce=nonce, message=message))
+                return _verified(await self._ask(nonce, question, timeout_s))
+            case RequestCode.GET_CONSUMER_RUNNING_INFO:
+                header = command.header
+                assert isinstance(header, GetConsumerRunningInfoRequestHeader)
+                info = ConsumerRunningInfo(subscription_set=_subscriptions(self.settings))
+                if not header.jstack_enable:
+                    return response(body=info.encode())
+                nonce = str(next(self._nonces))
+                print_stack = PrintThreadStackTraceCommand(nonce=nonce)
+                question = TelemetryCommand(print_thread_stack_trace_command=print_stack)
+                return _with_stack_trace(info, await self._ask(nonce, question, timeout_s))
+        remark = f"request code {command.code} means nothing to a client of gRPC; {shown(self.client_id)} is one"
+        return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+    async def _ask(self, nonce: str, question: TelemetryCommand, timeout_s: float) -> TelemetryCommand:
+        if self.stream is None:
+            raise RemotingSendError(f"client {shown(self.client_id)} has no telemetry stream; ask again later")
+        answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
+        self._asked[nonce] = answer
+        self.stream.send(question)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            text = f"client {shown(self.client_id)} did not answer within {timeout_s:g} s"
+            raise RemotingTimeoutError(text) from None
+        finally:
+            self._asked.pop(nonce, None)
+
+    def answered(self, nonce: str, answer: TelemetryCommand) -> None:
+        """Take the answer to a request; one that came too late is ignored."""
+        asked = self._asked.get(nonce)
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    def disconnected(self) -> None:
+        """Note that the stream is closed: no answer will come."""
+        self.stream = None
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(RemotingSendError(f"client {shown(self.client_id)} closed its telemetry stream"))
+
+
+def _verified(answer: TelemetryCommand) -> Command:
+    """Return the answer to CONSUME_MESSAGE_DIRECTLY."""
+    result = _CONSUME_RESULTS.get(answer.status.code)
+    body = ConsumeMessageDirectlyResult(consume_result=result, remark=answer.status.message or "from gRPC client")
+    return response(body=body.encode())
+
+
+def _with_stack_trace(info: ConsumerRunningInfo, answer: TelemetryCommand) -> Command:
+    """Return the answer to GET_CONSUMER_RUNNING_INFO."""
+    if answer.status.code == Code.OK:
+        info.jstack = answer.thread_stack_trace.thread_stack_trace
+        return response(body=info.encode())
+    is_refused = answer.status.code == Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED
+    code = ResponseCode.NO_PERMISSION if is_refused else ResponseCode.SYSTEM_ERROR
+    return response(code, f"the client printed no stack trace: {answer.status.message}")
+
+
+class Clients:
+    """Clients by id; settings and commands of each.
+
+    Args:
+        brokers: the brokers that clients are registered with.
+        transactions: open transactions.
+        on_leave: called with each client that is forgotten, while brokers still know it.
+    """
+
+    def __init__(
+        self, brokers: ServiceManager, transactions: OpenTransactions, on_leave: Callable[[ProxyClient], None]
+    ) -> None:
+        self._brokers = brokers
+        self._transactions = transactions
+        self._on_leave = on_leave
+        self._clients: dict[str, ProxyClient] = {}
+
+    def of(self, context: CallContext) -> ProxyClient:
+        """Return the client of a call, known or not.
+
+        Raises:
+            StatusError: TOO_MANY_REQUESTS, as there are too many clients.
+        """
+        client = self._clients.get(context.client_id)
+        if client is None:
+            if len(self._clients) >= _MOST_CLIENTS:
+                remark = f"this server has {_MOST_CLIENTS:,} clients already; connect to another one"
+                raise StatusError(Code.TOO_MANY_REQUESTS, remark)
+            client = self._clients[context.client_id] = ProxyClient(context, self._transactions)
+        client.called(context)
+        return client
+
+    def forget_silent(self, before: float) -> None:
+        """Forget clients without a stream whose latest call was before a time of the event loop."""
+        for client in list(self._clients.values()):
+            if client.stream is None and client.last_call < before:
+                self._forget(client)
+
+    def forget_all(self) -> None:
+        """Forget all clients, as at a stop."""
+        for client in list(self._clients.values()):
+            self._forget(client)
+
+    def _forget(self, client: ProxyClient) -> None:
+        del self._clients[client.client_id]
+        client.is_gone = True
+        client.disconnected()
+        self._on_leave(client)
+
+    # -- methods of the service
+
+    async def heartbeat(self, heartbeat: HeartbeatRequest, context: CallContext) -> HeartbeatResponse:
+        """Register the client with the brokers again."""
+        client, settings = self._known(context)
+        client.called(context)
+        if settings.client_type in _CONSUMERS:
+            check_group(heartbeat.group)
+        await succeeded(self._brokers.invoke(client, "", _heartbeat(client.client_id, settings)))
+        return HeartbeatResponse(status=OK)
+
+    async def notify_client_termination(
+        self, termination: NotifyClientTerminationRequest, context: CallContext
+    ) -> NotifyClientTerminationResponse:
+        """Forget the client, here and at the brokers."""
+        client, settings = self._known(context)
+        groups = [UnregisterClientRequestHeader(client.client_id, producer_group=name) for name in _topics(settings)]
+        if settings.HasField("subscription"):
+            name = settings.subscription.group.name
+            groups = [UnregisterClientRequestHeader(client.client_id, consumer_group=name)]
+        try:
+            for header in groups:
+                await succeeded(self._brokers.invoke(client, "", request(RequestCode.UNREGISTER_CLIENT, header)))
+        finally:
+            if not client.is_gone:
+                self._forget(client)
+        return NotifyClientTerminationResponse(status=OK)
+
+    async def telemetry(self, command: TelemetryCommand, context: CallContext, stream: TelemetryStream) -> None:
+        """Take a command of a client: its settings, which are answered with those of the server, or an answer."""
+        match command.WhichOneof("command"):
+            case "settings":
+                await self._set(command.settings, context, stream)
+            case "thread_stack_trace":
+                self.of(context).answered(command.thread_stack_trace.nonce, command)
+            case "verify_message_result":
+                self.of(context).answered(command.verify_message_result.nonce, command)
+
+    async def _set(self, settings: Settings, context: CallContext, stream: TelemetryStream) -> None:
+        if (size := settings.ByteSize()) > _MAX_SETTINGS:
+            raise StatusError(Code.BAD_REQUEST, f"settings of {size:,} bytes exceed the limit of {_MAX_SETTINGS:,}")
+        merged = await self._merged(settings)
+        heartbeat = _heartbeat(context.client_id, settings)
+        client = self.of(context)
+        client.settings, client.stream = settings, stream
+        await succeeded(self._brokers.invoke(client, "", heartbeat))
+        stream.send(TelemetryCommand(status=OK, settings=merged))
+
+    def telemetry_closed(self, context: CallContext, stream: TelemetryStream) -> None:
+        """Forget the stream of a client, which may have opened another one since."""
+        client = self._clients.get(context.client_id)
+        if client is not None and client.stream is stream:
+            client.disconnected()
+
+    def _known(self, context: CallContext) -> tuple[ProxyClient, Settings]:
+        client = self._clients.get(context.client_id)
+        if client is None or client.settings is None:
+            remark = "cannot find client settings for this client; send them by Telemetry first"
+            raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, remark)
+        return client, client.settings
+
+    async def _merged(self, settings: Settings) -> Settings:
+        """Return a client's settings with what the server decides."""
+        merged = Settings()
+        merged.CopyFrom(settings)
+        merged.metric.CopyFrom(Metric(on=False))
+        policy = merged.backoff_policy
+        if settings.HasField("publishing"):
+            for topic in settings.publishing.topics:
+                check_topic(topic)
+            merged.publishing.max_body_size = MAX_BODY_SIZE
+            merged.publishing.validate_message_type = True
+            policy.max_attempts = _PRODUCER_ATTEMPTS
+            backoff = ExponentialBackoff(initial=to_duration(10), max=to_duration(1000), multiplier=2.0)
+            policy.exponential_backoff.CopyFrom(backoff)
+        elif settings.HasField("subscription"):
+            group = await self._brokers.subscription_group_config(check_group(settings.subscription.group))
+            subscription = merged.subscription
+            subscription.fifo = group.consume_message_orderly
+            subscription.receive_batch_size = _RECEIVE_BATCH_SIZE
+            subscription.long_polling_timeout.seconds = _LONG_POLLING_S
+            policy.max_attempts = max_attempts(group)
+            backoff_of = _backoff(group)
+            if isinstance(backoff_of, ExponentialBackoff):
+                policy.exponential_backoff.CopyFrom(backoff_of)
+            else:
+                policy.customized_backoff.CopyFrom(backoff_of)
+        else:
+            raise StatusError(Code.BAD_REQUEST, "there is no publishing or subscription data in settings")
+        return merged
+
+
+def _heartbeat(client_id: str, settings: Settings) -> Command:
+    """Return the heartbeat of a client with these settings."""
+    # Any producer of the topic may be asked for the outcome of a transaction, so that the topic is the group.
+    producers = [ProducerData(name) for name in _topics(settings)]
+    consumers = []
+    if settings.HasField("subscription"):
+        kind = _CONSUMERS.get(settings.client_type)
+        if kind is None:
+            name = ClientType.Name(settings.client_type)
+            raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, f"{name} cannot subscribe; be a push or simple consumer")
+        group = settings.subscription.group.name
+        start = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        consumers = [ConsumerData(group, kind, MessageModel.CLUSTERING, start, _subscriptions(settings))]
+    body = HeartbeatData(client_id, producers, consumers).encode()
+    return request(RequestCode.HEART_BEAT, body=body)
+
+
+def _topics(settings: Settings) -> list[str]:
+    return [topic.name for topic in settings.publishing.topics]
+
+
+def _subscriptions(settings: Settings | None) -> list[SubscriptionData]:
+    if settings is None:
+        return []
+    return [subscription(check_topic(each.topic), each.expression) for each in settings.subscription.subscriptions]
+
+
+def subscription(topic: str, expression: FilterExpression) -> SubscriptionData:
+    """Return a subscription of remoting; SQL has no tags.
+
+    Raises:
+        StatusError: ILLEGAL_FILTER_EXPRESSION.
+    """
+    text = expression.expression
+    if expression.type == FilterType.SQL:
+        if not text:
+            raise StatusError(
+                Code.ILLEGAL_FILTER_EXPRESSION, "Expression can't be null! SQL92; write one, such as n > 5"
+            )
+        return SubscriptionData(topic, text, expression_type="SQL92")
+    if text in ("", "*"):
+        return SubscriptionData(topic, "*")
+    tags = [tag for part in text.split("||") if (tag := part.strip())]
+    if not tags:
+        remark = f"subString split error: {shown(text)} names no tag; write tags such as a || b, or *"
+        raise StatusError(Code.ILLEGAL_FILTER_EXPRESSION, remark)
+    return SubscriptionData(topic, text, tags_set=tags, code_set=[java_hash(tag) for tag in tags])
+
+
+def max_attempts(group: SubscriptionGroupConfig) -> int:
+    """Return how often a message is delivered to a group before it is a dead letter."""
+    return group.retry_max_times + 1
+
+
+def _backoff(group: SubscriptionGroupConfig) -> ExponentialBackoff | CustomizedBackoff:
+    policy = group.group_retry_policy
+    if policy.type == GroupRetryPolicyType.EXPONENTIAL:
+        delays = policy.exponential_retry_policy or ExponentialRetryPolicy()
+        return ExponentialBackoff(
+            initial=to_duration(delays.initial), max=to_duration(delays.max), multiplier=float(delays.multiplier)
+        )
+    own = policy.customized_retry_policy
+    return CustomizedBackoff(
+        next=[to_duration(ms) for ms in (own.next if own else [seconds * 1000 for seconds in RETRY_DELAYS_S])]
+    )

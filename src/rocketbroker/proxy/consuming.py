@@ -1,0 +1,434 @@
+"""Receives, acknowledgements, delays and dead letters (ReceiveMessageActivity, AckMessageActivity and others)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.pop_info import (
+    ExtraInfo,
+    OrderCountKey,
+    PoppedQueue,
+    decode_extra_info,
+    parse_order_count_info,
+    parse_start_offset_info,
+    real_topic,
+    retry_flag,
+)
+from rocketbroker.codec.remoting.bodies.pop import MAX_BIT_SET, BatchAck, BatchAckMessageRequestBody
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.headers.pop import (
+    AckMessageRequestHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError
+from rocketbroker.proxy.call_context import (
+    OK,
+    CallContext,
+    StatusError,
+    awaited,
+    check_group,
+    check_topic,
+    header_of,
+    status_of,
+    status_of_all,
+    succeeded,
+)
+from rocketbroker.proxy.clients import Clients, ProxyClient, max_attempts, subscription
+from rocketbroker.proxy.message_conversion import incoming, to_ms, to_timestamp
+from rocketbroker.proxy.messaging_pb2 import (
+    AckMessageEntry,
+    AckMessageRequest,
+    AckMessageResponse,
+    AckMessageResultEntry,
+    ChangeInvisibleDurationRequest,
+    ChangeInvisibleDurationResponse,
+    Code,
+    ForwardMessageToDeadLetterQueueRequest,
+    ForwardMessageToDeadLetterQueueResponse,
+    ReceiveMessageRequest,
+    ReceiveMessageResponse,
+    Status,
+)
+from rocketbroker.proxy.receipts import RENEWED_INVISIBLE_MS, Place, ReceiptHandle, Receipts, place_of
+from rocketbroker.proxy.routing import Routing
+from rocketbroker.proxy.service_manager import ServiceManager
+
+log = logging.getLogger(__name__)
+
+_ALL_QUEUES: Final = -1
+_INIT_MODE_MAX: Final = 1
+_MOST_MESSAGES: Final = 32
+_SHORTEST_POLL_MS: Final = 5_000
+_LONGEST_POLL_MS: Final = 20_000
+_SHORTEST_INVISIBLE_MS: Final = 10_000
+_LONGEST_INVISIBLE_MS: Final = 12 * 3_600_000
+
+
+class _Popped(NamedTuple):
+    """A message that a client receives."""
+
+    record: MessageExt
+    place: Place
+    handle: ReceiptHandle
+
+
+class Consuming:
+    """What consumers ask for.
+
+    Args:
+        brokers: the brokers.
+        routing: chooses brokers.
+        clients: the clients.
+        receipts: handles of messages.
+        clock: clock of the invisible time.
+    """
+
+    def __init__(
+        self, brokers: ServiceManager, routing: Routing, clients: Clients, receipts: Receipts, clock: Clock
+    ) -> None:
+        self._brokers = brokers
+        self._routing = routing
+        self._clients = clients
+        self._receipts = receipts
+        self._clock = clock
+
+    # -- receipt
+
+    async def receive_message(
+        self, receive: ReceiveMessageRequest, context: CallContext
+    ) -> AsyncIterator[ReceiveMessageResponse]:
+        """Yield a status, messages, and the time of their delivery.
+
+        Messages that are not taken, as the client has gone, return to the group after a second.
+        """
+        status, popped = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message"), []
+        try:
+            client = self._clients.of(context)
+            found = await self._pop(client, receive, context)
+            if found is not None:
+                popped = await self._matching(client, receive, found)
+                status = OK if popped else Status(code=Code.MESSAGE_NOT_FOUND, message="no match message")
+            if popped and receive.auto_renew:
+                status, popped = self._renewed(client, popped)
+        except RocketBrokerError as error:
+            status = status_of(error)
+        taken = 0
+        try:
+            yield ReceiveMessageResponse(status=status)
+            for record, _, handle in popped:
+                yield ReceiveMessageResponse(message=incoming(record, receive.message_queue.topic, handle.text))
+                taken += 1
+        finally:
+            if taken < len(popped):
+                self._receipts.give_back(client, [(each.place, each.handle) for each in popped[taken:]])
+        yield ReceiveMessageResponse(delivery_timestamp=to_timestamp(self._clock.time_ms()))
+
+    async def _pop(
+        self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext
+    ) -> list[_Popped] | None:
+        """Return the messages of a pop, None if there were none."""
+        poll_ms = self._poll_ms(client, receive, context)
+        topic, group = check_topic(receive.message_queue.topic), check_group(receive.group)
+        invisible_ms = RENEWED_INVISIBLE_MS
+        if not receive.auto_renew:
+            invisible_ms = _invisible_ms(to_ms(receive.invisible_duration), _SHORTEST_INVISIBLE_MS)
+        if receive.batch_size <= 0:
+            remark = f"batch_size is {receive.batch_size}; ask for 1 to {_MOST_MESSAGES} messages"
+            raise StatusError(Code.BAD_REQUEST, remark)
+        wanted = subscription(topic, receive.filter_expression)
+        is_fifo = (await self._brokers.subscription_group_config(group)).consume_message_orderly
+        broker_name = await self._routing.readable_broker(topic, receive.message_queue.broker.name)
+        header = PopMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=_ALL_QUEUES,
+            max_msg_nums=min(receive.batch_size, _MOST_MESSAGES),
+            invisible_time=invisible_ms,
+            poll_time=poll_ms,
+            born_time=self._clock.time_ms(),
+            init_mode=_INIT_MODE_MAX,
+            exp_type=wanted.expression_type,
+            exp=wanted.sub_string,
+            order=is_fifo,
+            attempt_id=receive.attempt_id or None,
+            broker_name=broker_name,
+        )
+        answer = await awaited(self._brokers.invoke(client, broker_name, request(RequestCode.POP_MESSAGE, header)))
+        match answer.code:
+            case ResponseCode.SUCCESS:
+                return _messages_of(answer, header)
+            case ResponseCode.POLLING_TIMEOUT | ResponseCode.PULL_NOT_FOUND:
+                return None
+            case ResponseCode.POLLING_FULL:
+                remark = f"polling full: {answer.remark or 'too many receives wait at the broker'}; receive again later"
+                raise StatusError(Code.TOO_MANY_REQUESTS, remark)
+        raise BrokerResponseError(answer.code, answer.remark or "")
+
+    def _poll_ms(self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext) -> int:
+        """Return the time to wait for messages: as the client wishes, within limits, and before its deadline."""
+        left_ms = None
+        if context.deadline is not None:
+            left_ms = int((context.deadline - asyncio.get_running_loop().time()) * 1000)
+            if left_ms < _SHORTEST_POLL_MS:
+                remark = (
+                    f"The deadline time remaining is not enough for polling, please check network condition: {left_ms} "
+                    f"ms are left of at least {_SHORTEST_POLL_MS}; raise the timeout of the call"
+                )
+                raise StatusError(Code.ILLEGAL_POLLING_TIME, remark)
+        if receive.HasField("long_polling_timeout"):
+            wanted_ms = to_ms(receive.long_polling_timeout)
+        else:
+            timeout_ms = to_ms(client.settings.request_timeout) if client.settings is not None else 0
+            wanted_ms = _LONGEST_POLL_MS if left_ms is None else left_ms - timeout_ms // 2
+        poll_ms = min(max(wanted_ms, _SHORTEST_POLL_MS), _LONGEST_POLL_MS)
+        return poll_ms if left_ms is None else min(poll_ms, left_ms)
+
+    async def _matching(
+        self, client: ProxyClient, receive: ReceiveMessageRequest, popped: list[_Popped]
+    ) -> list[_Popped]:
+        """Return the messages to deliver.
+
+        The broker filters by hashes of tags, so that other tags are acknowledged here. A message whose attempts are
+        used up becomes a dead letter.
+        """
+        group = await self._brokers.subscription_group_config(receive.group.name)
+        tags = set(subscription(receive.message_queue.topic.name, receive.filter_expression).tags_set)
+        most, matching, others = max_attempts(group), [], []
+        for each in popped:
+            if tags and each.record.tags not in tags:
+                others.append(self._ack(client, each.place, each.handle))
+            elif each.record.reconsume_times >= most:
+                message_id = each.record.uniq_key or each.record.offset_msg_id
+                others.append(self._to_dead_letters(client, each.place, each.handle, message_id))
+            else:
+                matching.append(each)
+        for result in await asyncio.gather(*others, return_exceptions=True):
+            # The message returns after its invisible time, and is tried again.
+            if isinstance(result, BrokerResponseError | RemotingError):
+                log.warning("group %s: a message that is not delivered stays: %s", group.group_name, result)
+            elif isinstance(result, BaseException):
+                raise result
+        return matching
+
+    def _renewed(self, client: ProxyClient, popped: list[_Popped]) -> tuple[Status, list[_Popped]]:
+        """Renew the invisible time of messages while their client lives; return them if it still does."""
+        if client.is_gone:
+            self._receipts.give_back(client, [(each.place, each.handle) for each in popped])
+            remark = f"The client [{client.client_id}] is disconnected."
+            return Status(code=Code.MESSAGE_NOT_FOUND, message=remark), []
+        for record, place, handle in popped:
+            self._receipts.renew(client, place, handle, record.reconsume_times)
+        return OK, popped
+
+    # -- acknowledgement
+
+    async def ack_message(self, ack: AckMessageRequest, context: CallContext) -> AckMessageResponse:
+        """Acknowledge messages; those of one broker by one request.
+
+        Raises:
+            StatusError: The topic or the group is illegal, or there is no entry.
+        """
+        topic, group = check_topic(ack.topic), check_group(ack.group)
+        if not ack.entries:
+            remark = "ack message result is empty: the request names no message; add an entry for each"
+            raise StatusError(Code.INTERNAL_SERVER_ERROR, remark)
+        client = self._clients.of(context)
+        statuses: list[Status] = [OK] * len(ack.entries)
+        at_brokers: dict[str, list[int]] = {}
+        for index, entry in enumerate(ack.entries):
+            at_brokers.setdefault(_broker_of(entry), []).append(index)
+        for indexes, found in zip(
+            at_brokers.values(),
+            await asyncio.gather(
+                *(
+                    self._ack_all(client, group, topic, [ack.entries[index] for index in indexes])
+                    for indexes in at_brokers.values()
+                )
+            ),
+            strict=True,
+        ):
+            for index, status in zip(indexes, found, strict=True):
+                statuses[index] = status
+        entries = [
+            AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
+            for entry, status in zip(ack.entries, statuses, strict=True)
+        ]
+        return AckMessageResponse(status=status_of_all(statuses), entries=entries)
+
+    async def _ack_all(
+        self, client: ProxyClient, group: str, topic: str, entries: Sequence[AckMessageEntry]
+    ) -> list[Status]:
+        """Acknowledge messages of one broker and return the status of each."""
+        statuses: list[Status | None] = []
+        handles: list[ReceiptHandle] = []
+        try:
+            async with AsyncExitStack() as stack:
+                for entry in entries:
+                    try:
+                        newest = self._receipts.newest(client, group, topic, entry.receipt_handle)
+                        handle = await stack.enter_async_context(newest)
+                        _check_distance(handle.info)
+                    except StatusError as error:
+                        statuses.append(status_of(error))
+                    else:
+                        statuses.append(None)
+                        handles.append(handle)
+                if len(handles) == 1:
+                    await self._ack(client, place_of(group, topic, handles[0]), handles[0])
+                elif handles:
+                    await self._ack_batch(client, group, topic, handles)
+        except (BrokerResponseError, RemotingError) as error:
+            failed = status_of(error)
+            return [status or failed for status in statuses]
+        return [status or OK for status in statuses]
+
+    async def _ack(self, client: ProxyClient, place: Place, handle: ReceiptHandle) -> None:
+        header = AckMessageRequestHeader(
+            consumer_group=place.group,
+            topic=real_topic(place.topic, place.group, place.retry),
+            queue_id=place.queue_id,
+            extra_info=handle.text,
+            offset=place.queue_offset,
+            broker_name=place.broker_name,
+        )
+        await succeeded(self._brokers.invoke(client, place.broker_name, request(RequestCode.ACK_MESSAGE, header)))
+
+    async def _ack_batch(self, client: ProxyClient, group: str, topic: str, handles: list[ReceiptHandle]) -> None:
+        bits: dict[ExtraInfo, int] = {}
+        for info, _ in handles:
+            check_point = info._replace(queue_offset=info.ck_queue_offset)
+            bits[check_point] = bits.get(check_point, 0) | 1 << (info.queue_offset - info.ck_queue_offset)
+        acks = [
+            BatchAck(
+                consumer_group=group,
+                topic=topic,
+                retry=info.retry,
+                start_offset=info.ck_queue_offset,
+                queue_id=info.queue_id,
+                revive_queue_id=info.revive_qid,
+                pop_time=info.pop_time,
+                invisible_time=info.invisible_time,
+                bit_set=bit_set.to_bytes((bit_set.bit_length() + 7) // 8, "little"),
+            )
+            for info, bit_set in bits.items()
+        ]
+        broker_name = handles[0].info.broker_name
+        body = BatchAckMessageRequestBody(broker_name, acks).encode()
+        await succeeded(self._brokers.invoke(client, broker_name, request(RequestCode.BATCH_ACK_MESSAGE, None, body)))
+
+    # -- other ends
+
+    async def change_invisible_duration(
+        self, change: ChangeInvisibleDurationRequest, context: CallContext
+    ) -> ChangeInvisibleDurationResponse:
+        """Let a message return at another time, 0 for at once; return its new handle."""
+        topic, group = check_topic(change.topic), check_group(change.group)
+        invisible_ms = _invisible_ms(to_ms(change.invisible_duration), 0)
+        client = self._clients.of(context)
+        async with self._receipts.newest(client, group, topic, change.receipt_handle) as handle:
+            place = place_of(group, topic, handle)
+            changed = await self._receipts.change(client, place, handle, invisible_ms, suspend=change.suspend)
+        return ChangeInvisibleDurationResponse(status=OK, receipt_handle=changed.text)
+
+    async def forward_message_to_dead_letter_queue(
+        self, forward: ForwardMessageToDeadLetterQueueRequest, context: CallContext
+    ) -> ForwardMessageToDeadLetterQueueResponse:
+        """Store a copy of a message in the group's dead letters, and acknowledge it."""
+        topic, group = check_topic(forward.topic), check_group(forward.group)
+        client = self._clients.of(context)
+        async with self._receipts.newest(client, group, topic, forward.receipt_handle) as handle:
+            await self._to_dead_letters(client, place_of(group, topic, handle), handle, forward.message_id)
+        return ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+    async def _to_dead_letters(self, client: ProxyClient, place: Place, handle: ReceiptHandle, message_id: str) -> None:
+        if handle.commit_log_offset < 0:
+            remark = "commit log offset is empty: the receipt handle lacks its ninth field; use the one of the message"
+            raise StatusError(Code.INVALID_RECEIPT_HANDLE, remark)
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=handle.commit_log_offset,
+            group=place.group,
+            delay_level=-1,
+            origin_msg_id=message_id,
+            origin_topic=real_topic(place.topic, place.group, place.retry),
+            max_reconsume_times=0,
+        )
+        command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await succeeded(self._brokers.invoke(client, place.broker_name, command))
+        await self._ack(client, place, handle)
+
+
+def _invisible_ms(invisible_ms: int, least_ms: int) -> int:
+    if not least_ms <= invisible_ms <= _LONGEST_INVISIBLE_MS:
+        kind, limit = ("small. min", least_ms) if invisible_ms < least_ms else ("large. max", _LONGEST_INVISIBLE_MS)
+        remark = f"the invisibleTime is too {kind} is {limit}: {invisible_ms} ms; choose {least_ms} to "
+        raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, f"{remark}{_LONGEST_INVISIBLE_MS} ms")
+    return invisible_ms
+
+
+def _broker_of(entry: AckMessageEntry) -> str:
+    """Return the broker that a handle names; whatever it is, ``newest`` checks the handle."""
+    fields = entry.receipt_handle.split(" ", 6)
+    return fields[5] if len(fields) > 5 else ""
+
+
+def _check_distance(info: ExtraInfo) -> None:
+    """Check that the message lies within the reach of a check point, as its bit in a batch takes memory."""
+    if not 0 <= info.queue_offset - info.ck_queue_offset < MAX_BIT_SET * 8:
+        remark = (
+            f"receipt handle is invalid: offset {info.queue_offset} is not of a pop from {info.ck_queue_offset} on; "
+            "use the one that came with the message"
+        )
+        raise StatusError(Code.INVALID_RECEIPT_HANDLE, remark)
+
+
+def _messages_of(answer: Command, asked: PopMessageRequestHeader) -> list[_Popped]:
+    """Return the messages of an answer to POP_MESSAGE, each with its handle.
+
+    Messages of a retry topic have theirs in POP_CK; for the others it follows from the header.
+
+    Raises:
+        CodecError: The answer is damaged, or lacks the queue of a message.
+    """
+    header = header_of(answer, PopMessageResponseHeader)
+    starts = parse_start_offset_info(header.start_offset_info or "")
+    counts = parse_order_count_info(header.order_count_info or "") if asked.order else {}
+    popped = []
+    for stored in decode_messages(answer.body, check_crc=False, decompress=False):
+        record = stored
+        known = record.get_property("POP_CK")
+        if known is not None:
+            info = decode_extra_info(known)
+        else:
+            retry = retry_flag(record.topic, asked.consumer_group)
+            start = starts.get(PoppedQueue(retry, record.queue_id))
+            if start is None:
+                raise CodecError(f"startOffsetInfo lacks queue {record.queue_id} of {record.topic}")
+            info = ExtraInfo(
+                start,
+                header.pop_time,
+                header.invisible_time,
+                header.revive_qid,
+                retry,
+                asked.broker_name or "",
+                record.queue_id,
+                record.queue_offset,
+            )
+            count = counts.get(OrderCountKey(retry, record.queue_id, record.queue_offset))
+            if count is None:
+                count = counts.get(OrderCountKey(retry, record.queue_id, None), 0)
+            if count > 0:
+                record = msgspec.structs.replace(record, reconsume_times=count)
+        handle = ReceiptHandle(info, record.commit_log_offset)
+        popped.append(_Popped(record, place_of(asked.consumer_group, asked.topic, handle), handle))
+    return popped

@@ -1,0 +1,313 @@
+"""Messages of gRPC as those of RocketMQ, and back (GrpcConverter, SendMessageActivity.buildMessage).
+
+gRPC                             stored
+user_properties                  properties, but for names in STRING_HASH_SET
+tag, keys                        TAGS, KEYS joined by blanks
+message_id                       UNIQ_KEY
+message_group                    __SHARDINGKEY
+delivery_timestamp               TIMER_DELIVER_MS
+message_type TRANSACTION         TRAN_MSG and the bits of a half message in sysFlag
+orphaned_transaction_recovery_duration   CHECK_IMMUNITY_TIME_IN_SECONDS
+trace_context, born_host         TRACE_CONTEXT, __BORNHOST
+born_timestamp                   BORN_TIMESTAMP and the record's field
+body_encoding GZIP               the compressed bit of sysFlag; nothing is decompressed on the way
+"""
+
+import re
+from hashlib import md5, sha1
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rocketbroker.codec.message.message_const import (
+    COMPRESSED_FLAG,
+    KEY_SEPARATOR,
+    PROPERTY_BORN_HOST,
+    PROPERTY_BORN_TIMESTAMP,
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_KEYS,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TRACE_CONTEXT,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    STRING_HASH_SET,
+    TRANSACTION_PREPARED_TYPE,
+)
+from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_id import host_text
+from rocketbroker.common.errors import shown
+from rocketbroker.proxy.call_context import StatusError
+from rocketbroker.proxy.messaging_pb2 import (
+    Code,
+    DeadLetterQueue,
+    Digest,
+    DigestType,
+    Encoding,
+    Message,
+    MessageType,
+    Resource,
+    SystemProperties,
+)
+
+MAX_BODY_SIZE: Final = 4 * 1024 * 1024
+# Defaults of userPropertyMaxNum, maxUserPropertySize, maxMessageGroupSize, maxDelayTimeMills and
+# maxTransactionRecoverySecond in Apache's proxy.
+_MOST_PROPERTIES: Final = 128
+_MOST_PROPERTY_BYTES: Final = 16 * 1024
+_MESSAGE_GROUP_BYTES: Final = 64
+# Ids of the SDKs have 34 characters, those of RocketMQ's older clients up to 56.
+_LONGEST_ID: Final = 255
+_LONGEST_DELAY_MS: Final = 86_400_000
+_LONGEST_RECOVERY_S: Final = 3600
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_DELAYS: Final = (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+)
+#: Types of messages by the values of a topic's attribute ``message.type``; MIXED stands for all of them.
+MESSAGE_TYPES: Final = {
+    "NORMAL": MessageType.NORMAL,
+    "FIFO": MessageType.FIFO,
+    "DELAY": MessageType.DELAY,
+    "TRANSACTION": MessageType.TRANSACTION,
+}
+
+
+class OutgoingMessage(NamedTuple):
+    """Message to store; ``message_type`` is the one by its properties, as topics name it."""
+
+    body: bytes
+    properties: dict[str, str]
+    sys_flag: int
+    born_timestamp: int
+    message_type: str
+
+
+def to_ms(time: Timestamp | Duration) -> int:
+    """Return milliseconds."""
+    return time.seconds * 1000 + time.nanos // 1_000_000
+
+
+def to_duration(ms: int) -> Duration:
+    """Return a duration of milliseconds."""
+    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def to_timestamp(ms: int) -> Timestamp:
+    """Return the time of milliseconds since the epoch."""
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+# -- sent messages
+
+
+def outgoing(message: Message, peer: str, now_ms: int) -> OutgoingMessage:
+    """Return a client's message as it is to be stored; its topic is its producer group, as any producer may be asked.
+
+    Raises:
+        StatusError: Part of it is illegal, too long, or not supported.
+    """
+    system = message.system_properties
+    _check_body(message.body, system)
+    if system.HasField("lite_topic") or system.HasField("priority"):
+        remark = "lite topics and priorities are not supported; send without lite_topic and priority"
+        raise StatusError(Code.UNSUPPORTED, remark)
+    properties = _user_properties(message)
+    properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = _message_id(system.message_id)
+    is_transaction = system.message_type == MessageType.TRANSACTION
+    if is_transaction:
+        properties[PROPERTY_TRANSACTION_PREPARED] = "true"
+        if system.HasField("orphaned_transaction_recovery_duration"):
+            seconds = _recovery_seconds(system.orphaned_transaction_recovery_duration)
+            properties[PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS] = str(seconds)
+    if system.HasField("delivery_timestamp"):
+        properties[PROPERTY_TIMER_DELIVER_MS] = str(_delivery_ms(system.delivery_timestamp, now_ms))
+    properties[PROPERTY_PRODUCER_GROUP] = message.topic.name
+    if system.message_group:
+        properties[PROPERTY_SHARDING_KEY] = _message_group(system.message_group)
+    if system.trace_context:
+        trace_context = _text("trace context", system.trace_context, Code.ILLEGAL_MESSAGE_PROPERTY_KEY)
+        properties[PROPERTY_TRACE_CONTEXT] = trace_context
+    born_host = system.born_host if system.born_host.strip() else peer
+    properties[PROPERTY_BORN_HOST] = _text("born host", born_host, Code.ILLEGAL_MESSAGE_PROPERTY_KEY)
+    born_ms = to_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
+    properties[PROPERTY_BORN_TIMESTAMP] = str(born_ms)
+    sys_flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
+    if is_transaction:
+        sys_flag |= TRANSACTION_PREPARED_TYPE
+    return OutgoingMessage(message.body, properties, sys_flag, born_ms, type_of(properties))
+
+
+def type_of(properties: dict[str, str]) -> str:
+    """Return the type of a message as topics name it (TopicMessageType.parseFromMessageProperty)."""
+    if properties.get(PROPERTY_TRANSACTION_PREPARED) == "true":
+        return "TRANSACTION"
+    if any(name in properties for name in _DELAYS):
+        return "DELAY"
+    return "FIFO" if PROPERTY_SHARDING_KEY in properties else "NORMAL"
+
+
+def _check_body(body: bytes, system: SystemProperties) -> None:
+    if not body:
+        raise StatusError(Code.MESSAGE_BODY_EMPTY, "message body cannot be empty; send at least one byte")
+    if len(body) > MAX_BODY_SIZE:
+        remark = (
+            f"message body cannot exceed the max {MAX_BODY_SIZE}: it has {len(body):,} bytes; split it, compress it, "
+            "or send a reference to it"
+        )
+        raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, remark)
+    digest = system.body_digest
+    if digest.checksum and digest.checksum.upper() != checksum(body, digest.type):
+        name = DigestType.Name(digest.type) if digest.type in DigestType.values() else str(digest.type)
+        remark = (
+            f"body digest {name} is {shown(digest.checksum)}, which is not that of the body; send the message again"
+        )
+        raise StatusError(Code.MESSAGE_CORRUPTED, remark)
+
+
+def checksum(body: bytes, kind: int) -> str:
+    """Return the digest of a body; empty for an unknown kind."""
+    if kind == DigestType.CRC32:
+        return f"{crc32(body):08X}"
+    if kind == DigestType.MD5:
+        return md5(body, usedforsecurity=False).hexdigest().upper()
+    return sha1(body, usedforsecurity=False).hexdigest().upper() if kind == DigestType.SHA1 else ""
+
+
+def _user_properties(message: Message) -> dict[str, str]:
+    """Return what the user set: properties, TAGS and KEYS. A property without a value cannot be stored."""
+    if len(message.user_properties) > _MOST_PROPERTIES:
+        remark = (
+            f"too many user properties, max is {_MOST_PROPERTIES}: there are {len(message.user_properties):,}; put "
+            "them into the body"
+        )
+        raise StatusError(Code.MESSAGE_PROPERTIES_TOO_LARGE, remark)
+    properties, size = {}, 0
+    for name, value in message.user_properties.items():
+        if name in STRING_HASH_SET:
+            remark = f"property is used by system: {name}; choose another name"
+            raise StatusError(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, remark)
+        _text("the key of property", name, Code.ILLEGAL_MESSAGE_PROPERTY_KEY)
+        if _CONTROL.search(value):
+            remark = f"the value of property {shown(name)} cannot contain control character; encode it"
+            raise StatusError(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, remark)
+        size += len(name.encode()) + len(value.encode())
+        if value:
+            properties[name] = value
+    system = message.system_properties
+    if system.tag:
+        tag = properties[PROPERTY_TAGS] = _text("tag", system.tag, Code.ILLEGAL_MESSAGE_TAG)
+        if "|" in tag:
+            remark = f"tag cannot contain '|': {shown(tag)}; a message has one tag"
+            raise StatusError(Code.ILLEGAL_MESSAGE_TAG, remark)
+        size += len(tag.encode())
+    keys = [_text("key", key, Code.ILLEGAL_MESSAGE_KEY) for key in system.keys if key]
+    if keys:
+        properties[PROPERTY_KEYS] = KEY_SEPARATOR.join(keys)
+        size += sum(len(key.encode()) for key in keys)
+    if size > _MOST_PROPERTY_BYTES:
+        remark = (
+            f"the total size of user property is too large, max is {_MOST_PROPERTY_BYTES}: properties, tag and keys "
+            f"have {size:,} bytes; put them into the body"
+        )
+        raise StatusError(Code.MESSAGE_PROPERTIES_TOO_LARGE, remark)
+    return properties
+
+
+def _text(what: str, text: str, code: Code) -> str:
+    """Return a text that can be stored in properties."""
+    if not text or text.isspace():
+        raise StatusError(code, f"{what} cannot be empty or the char sequence of whitespace: it is {text[:64]!r}")
+    if _CONTROL.search(text):
+        raise StatusError(code, f"{what} cannot contain control character: {text[:64]!r}")
+    return text
+
+
+def _message_id(message_id: str) -> str:
+    _text("message id", message_id, Code.ILLEGAL_MESSAGE_ID)
+    if len(message_id) > _LONGEST_ID:
+        remark = f"message id of {len(message_id):,} characters exceeds the limit of {_LONGEST_ID}; make a shorter one"
+        raise StatusError(Code.ILLEGAL_MESSAGE_ID, remark)
+    return message_id
+
+
+def _message_group(group: str) -> str:
+    _text("message group", group, Code.ILLEGAL_MESSAGE_GROUP)
+    if (size := len(group.encode())) >= _MESSAGE_GROUP_BYTES:
+        remark = (
+            f"message group exceed the max size {_MESSAGE_GROUP_BYTES}: {shown(group)} has {size:,} bytes; choose one "
+            f"below {_MESSAGE_GROUP_BYTES}"
+        )
+        raise StatusError(Code.ILLEGAL_MESSAGE_GROUP, remark)
+    return group
+
+
+def _delivery_ms(delivery: Timestamp, now_ms: int) -> int:
+    deliver_ms = to_ms(delivery)
+    if deliver_ms < 0 or deliver_ms - now_ms > _LONGEST_DELAY_MS:
+        remark = (
+            f"the max delay time of message is too large, max is {_LONGEST_DELAY_MS}: the delivery time is "
+            f"{deliver_ms - now_ms:,} ms from now; choose one within a day"
+        )
+        raise StatusError(Code.ILLEGAL_DELIVERY_TIME, remark)
+    return deliver_ms
+
+
+def _recovery_seconds(recovery: Duration) -> int:
+    if not 0 <= recovery.seconds <= _LONGEST_RECOVERY_S:
+        remark = (
+            f"the max transaction recovery time of message is too large, max is {_LONGEST_RECOVERY_S}: it is "
+            f"{recovery.seconds:,} s; choose 0 to {_LONGEST_RECOVERY_S}"
+        )
+        raise StatusError(Code.BAD_REQUEST, remark)
+    return recovery.seconds
+
+
+# -- received messages
+
+
+def incoming(record: MessageExt, topic: Resource, handle: str | None = None) -> Message:
+    """Return a stored message for a client; with ``handle`` the client has popped it.
+
+    ``topic`` is the name by which the client asked for it. The body stays as it is, compressed or not.
+    """
+    properties = record.properties
+    system = SystemProperties(
+        keys=record.keys,
+        message_id=record.uniq_key or record.offset_msg_id,
+        body_digest=Digest(type=DigestType.MD5, checksum=checksum(record.body, DigestType.MD5)),
+        body_encoding=Encoding.GZIP if record.sys_flag & COMPRESSED_FLAG else Encoding.IDENTITY,
+        message_type=MESSAGE_TYPES[type_of(properties)],
+        born_timestamp=to_timestamp(record.born_timestamp),
+        born_host=properties.get(PROPERTY_BORN_HOST, "").strip() or host_text(record.born_host),
+        store_timestamp=to_timestamp(record.store_timestamp),
+        store_host=record.store_host_text,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        delivery_attempt=record.reconsume_times + 1,
+        tag=record.tags,
+        message_group=properties.get(PROPERTY_SHARDING_KEY),
+        receipt_handle=handle,
+        trace_context=properties.get(PROPERTY_TRACE_CONTEXT),
+    )
+    deliver_ms = properties.get(PROPERTY_TIMER_DELIVER_MS, "")
+    if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) <= 15:
+        system.delivery_timestamp.CopyFrom(to_timestamp(int(deliver_ms)))
+    dlq_topic, dlq_id = (properties.get(each) for each in (PROPERTY_DLQ_ORIGIN_TOPIC, PROPERTY_DLQ_ORIGIN_MESSAGE_ID))
+    if dlq_topic and dlq_id:
+        system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dlq_topic, message_id=dlq_id))
+    users = {name: value for name, value in properties.items() if name not in STRING_HASH_SET}
+    return Message(topic=topic, user_properties=users, system_properties=system, body=record.body)
