@@ -463,7 +463,7 @@ class BrokerController:
         except ImportError as error:
             raise ConfigError(f"grpcServerEnable=true: {error}") from error
         broker = InProcessBroker(config, self, self._polling)
-        return broker_port(broker, config, self._settings.transport.bind_address)
+        return broker_port(broker, config, self._settings.transport.bind_address, self._clock)
 
     @property
     def grpc_port(self) -> int:

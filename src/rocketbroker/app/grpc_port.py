@@ -4,7 +4,9 @@ Nothing here is imported unless the port is enabled: it needs the extra ``grpc``
 """
 
 import logging
-from typing import Protocol
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Protocol
 
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
@@ -12,16 +14,22 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.lifecycle import PartList
+from rocketbroker.proxy.certificates import ServerCertificate, load_certificate, self_signed_certificate
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
-from rocketbroker.proxy.grpc_server import GrpcServer
+from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
-
+from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
+from rocketbroker.proxy.messaging_service import MessagingService
 
 log = logging.getLogger(__name__)
+
+_IPV4: Final = 4
 
 
 class BrokerParts(Protocol):
@@ -77,6 +85,9 @@ class GrpcPort:
         config: its settings.
         bind_address: address to listen on.
         host: address in routes, unless ``localServeAddr`` names one.
+
+    Raises:
+        ConfigError: A certificate cannot be read.
     """
 
     def __init__(
@@ -85,9 +96,24 @@ class GrpcPort:
         config: ProxyConfig,
         bind_address: str,
         host: str,
+        clock: Clock | None = None,
     ) -> None:
-        self._brokers = brokers
-        self._server = make_server(brokers, config, bind_address, config.local_serve_addr or host)
+        self._host = config.local_serve_addr or host
+        # Filled once the port is known; routes have a copy.
+        self._endpoints = Endpoints()
+        self._service = MessagingService(brokers, self._endpoints, clock)
+        self._server = GrpcServer(
+            self._service,
+            host=bind_address,
+            port=config.grpc_server_port,
+            certificate=_certificate(config),
+            limits=GrpcLimits(
+                config.grpc_max_inbound_message_size,
+                config.grpc_max_concurrent_calls_per_connection,
+                config.grpc_client_idle_time_mills / 1000,
+            ),
+        )
+        self._parts = PartList(brokers, self._service, self._server)
 
     @property
     def port(self) -> int:
@@ -98,21 +124,31 @@ class GrpcPort:
         """Listen.
 
         Raises:
-            ConfigError: The port is in use, or a certificate cannot be read.
+            ConfigError: The port is in use.
         """
-        await self._brokers.start()
-        try:
-            await self._server.start()
-        except BaseException:
-            await self._brokers.stop()
-            raise
+        await self._parts.start()
+        self._endpoints.CopyFrom(_endpoints(self._host, self.port))
 
     async def stop(self) -> None:
         """End all calls, then what they wait for."""
-        try:
-            await self._server.stop()
-        finally:
-            await self._brokers.stop()
+        await self._parts.stop()
+
+
+def _certificate(config: ProxyConfig) -> ServerCertificate | None:
+    if config.tls_test_mode_enable:
+        return self_signed_certificate(SystemClock())
+    if not config.tls_cert_path:
+        return None
+    return load_certificate(Path(config.tls_cert_path), Path(config.tls_key_path), config.tls_key_password)
+
+
+def _endpoints(host: str, port: int) -> Endpoints:
+    """Return an address as routes have it."""
+    try:
+        scheme = AddressScheme.IPv4 if ip_address(host).version == _IPV4 else AddressScheme.IPv6
+    except ValueError:
+        scheme = AddressScheme.DOMAIN_NAME
+    return Endpoints(scheme=scheme, addresses=[Address(host=host, port=port)])
 
 
 def cluster_port(config: ProxyConfig, client_id: str, host: str) -> GrpcPort:
@@ -120,7 +156,7 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str) -> GrpcPort:
     return GrpcPort(ClusterServiceManager(config.namesrv_addr, client_id), config, "", host)
 
 
-def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str) -> GrpcPort:
+def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str, clock: Clock) -> GrpcPort:
     """Return the port of a broker in this process.
 
     Raises:
@@ -131,4 +167,4 @@ def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str
     )
     for warning in settings.warnings:
         log.warning("%s", warning)
-    return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1)
+    return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock)
