@@ -33,6 +33,7 @@ _CODES: dict[int, Code] = {
     ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
 }
 
+
 class StatusError(RocketBrokerError):
     """Refusal of a call, answered as Status in its body (GrpcProxyException)."""
 
