@@ -21,7 +21,10 @@ INVISIBLE_MS = 10_000  # the shortest time that Apache's proxy takes
 RECONNECT_LIMIT = 200  # seconds: channels of gRPC wait the longer the longer the server was away
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.soak) for name in LAUNCHERS])
+@pytest.fixture(
+    scope="module",
+    params=["ours", *(pytest.param(name, marks=pytest.mark.soak) for name in LAUNCHERS if name != "ours")],
+)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
     require_java()
     java, servers = Java(tmp_path_factory.mktemp(request.param)), OurServers(tmp_path_factory.mktemp("ours"))

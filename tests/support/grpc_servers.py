@@ -11,6 +11,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from tests.support.java import PROXY_GRPC, Java
 from tests.support.our_servers import OurServers, launch_serving, make_topic
+from tests.support.ports import LOOPBACK, free_ports
 
 DEAD_LETTER_LIMIT = 60  # seconds
 # What the scenarios need of a broker: recalls, filters by SQL92, and checks of transactions within seconds.
@@ -94,5 +95,18 @@ def cluster(java: Java, servers: OurServers) -> GrpcServer:
     return GrpcServer("cluster", namesrv.address, broker.address, proxy.address, restart)
 
 
+def ours(_java: Java, servers: OurServers) -> GrpcServer:
+    """Start our name server, and our broker with its gRPC port."""
+    namesrv, port = servers.namesrv(), free_ports(2)  # the VIP port of the broker is 2 lower than its next one
+    settings = SETTINGS | {"grpcServerEnable": "true", "grpcServerPort": port}
+    broker = launch_serving(servers, namesrv, settings)
+
+    def restart() -> None:
+        servers.started[-1].stop()
+        launch_serving(servers, namesrv, settings, broker)
+
+    return GrpcServer("ours", namesrv.address, broker.address, f"{LOOPBACK}:{port}", restart)
+
+
 #: How a test starts the server of a name.
-LAUNCHERS: dict[str, Callable[[Java, OurServers], GrpcServer]] = {"apache": apache, "cluster": cluster}
+LAUNCHERS: dict[str, Callable[[Java, OurServers], GrpcServer]] = {"ours": ours, "apache": apache, "cluster": cluster}
