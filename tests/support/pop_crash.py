@@ -55,7 +55,7 @@ class Did(NamedTuple):
 
 @dataclass
 class Promised:
-    """What is to come, by the marks up to a point."""
+    """Deliveries to come, by the marks up to a point."""
 
     fates: dict[int, History[Fate]] = field(default_factory=lambda: defaultdict(lambda: History(Fate())))
     queues: dict[int, History[OrderState]] = field(default_factory=lambda: defaultdict(lambda: History(OrderState())))

@@ -1,4 +1,4 @@
-"""What POP owes its groups, kept apart from the broker's code, and compared with what is delivered after a crash.
+"""Deliveries that POP owes its groups, kept apart from the broker's code and compared with those after a crash.
 
 Of a group without order each message is followed alone: it is still to be delivered for the first time, or comes back
 at certain times. Of an ordered group each queue is followed. A crash may take what was done since the log was on disk,
@@ -28,7 +28,7 @@ class Return(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What is to come of a message for a group.
+    """Deliveries to come of a message for a group.
 
     Attributes:
         stored: false before it is in the log.
@@ -122,7 +122,7 @@ def fits(fate: Fate, came: Iterable[Came]) -> bool:
 
 
 class OrderState(NamedTuple):
-    """What is to come of a queue that a group consumes in order.
+    """Deliveries to come of a queue that a group consumes in order.
 
     Attributes:
         stored: number of messages in the queue.

@@ -47,7 +47,7 @@ _AT_SLAVE = Refusal(ResponseCode.SYSTEM_BUSY, NO_MESSAGES)
 
 @dataclass(frozen=True, slots=True)
 class AckMessageRequests:
-    """Requests about messages that a client has popped."""
+    """Acknowledgements of popped messages, and changes of their time."""
 
     topics: TopicConfigManager
     fetcher: MessageFetcher

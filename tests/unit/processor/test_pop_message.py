@@ -56,7 +56,7 @@ def header(**fields: Any) -> PopMessageRequestHeader:
 
 
 def answer(broker: PopBroker, **fields: Any) -> Any:
-    """What a pop returns at once."""
+    """Return the answer of a pop that does not wait."""
     return broker.pops.pop_message(FakeConnection(), request(0, header(**fields)))
 
 

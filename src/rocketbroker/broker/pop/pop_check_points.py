@@ -503,7 +503,7 @@ class PopCheckPoints:
     def _set(self, key: str, queue_id: int, offset: int) -> None:
         """Store that an offset was set, so that no start continues after the messages popped before that.
 
-        The last batch of an ordered queue is forgotten: its acknowledgements do not hold for later deliveries.
+        The last batch of an ordered queue is forgotten: its acknowledgements do not count for later deliveries.
         """
         topic, _, group = key.partition("@")
         queue = self.queues.find(topic, group, queue_id)

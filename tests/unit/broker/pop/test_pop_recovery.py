@@ -73,6 +73,22 @@ async def test_a_changed_time_is_neither_lost_nor_doubled(broker: PopBroker, tmp
         assert await returned(again) == []
 
 
+async def test_a_kill_amid_a_change_leaves_one_delivery(
+    broker: PopBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of the new time names the delivery that it replaces; what follows it is for Apache's broker only."""
+    broker.send(b"a")
+    (found,) = await broker.pop(invisible_ms=1_000)
+    put, puts = broker.store.appender.put_copy, iter([True, False])
+    full = PutMessageResult(PutMessageStatus.DISK_FULL, reason="full")
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda each: put(each) if next(puts) else full)
+    await broker.change("G", found, 50_000)
+    async with running(killed(broker, tmp_path / "killed")) as again:
+        assert again.check_points.count == 1
+        assert await returned(again, 49) == []
+        assert await returned(again, 2) == [b"a"]
+
+
 # -- offsets that are set
 
 
