@@ -242,7 +242,10 @@ def popped(fate: Fate, back: Return, came: Came) -> Fate:
 
 
 def any_pop(fate: Fate, visible_ms: int, now: int) -> list[Fate]:
-    """Return the fates of a message that a pop, amid which the broker ended, may have delivered."""
+    """Return the fates of a message that a pop, amid which the broker ended, may have delivered, also several times."""
     deliveries = [Came(now, each.times, is_first=False) for each in fate.returns if each.visible_ms <= now]
     deliveries += [Came(now, 0, is_first=True)] if fate.first else []
-    return [popped(fate, Return(visible_ms, each.times + 1), each) for each in deliveries]
+    found = [fate]
+    for each in deliveries:
+        found += [popped(before, Return(visible_ms, each.times + 1), each) for before in found]
+    return found
