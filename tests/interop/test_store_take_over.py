@@ -1,12 +1,13 @@
 """Apache's broker serves a store that ours wrote, and ours one that Apache's wrote."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.codec.message.pop_info import decode_extra_info, real_topic
+from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from tests.support.java import Java
 from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, rows, sent
 from tests.support.java_process import JavaServer
@@ -146,6 +147,13 @@ def returned(script: PopScript, topic: str, number: int, limit_s: float) -> dict
     return times
 
 
+def committed(store: Path, topics: Iterable[str]) -> dict[str, int]:
+    """Return the group's offsets that are on disk, of queue 0 of topics."""
+    path = store / "config" / "consumerOffset.json"
+    table = ConsumerOffsetSerializeWrapper.decode(path.read_bytes()).offset_table if path.exists() else {}
+    return {topic: table.get(f"{topic}@{GROUP}", {}).get(0, -1) for topic in topics}
+
+
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 @pytest.mark.parametrize(
     ("writer", "invisible_ms"),
@@ -178,7 +186,8 @@ def test_popped_messages_move_with_the_store(
     if ending == "stop":
         first.stop()
     else:
-        time.sleep(1)  # Apache's broker flushes each half second
+        ends = {"PopMoves": 10, "PopMovesOrder": 1}
+        first.wait_until(lambda: committed(tmp_path / "store", ends) == ends, 60, "write the offsets")
         first.kill()
 
     second = starts[1](namesrv, tmp_path / "store", **SIZES)
@@ -190,6 +199,7 @@ def test_popped_messages_move_with_the_store(
     assert returned(script, "PopMoves", 1, 3) == {}
     again = script.pop("", "PopMovesOrder", attemptId="two", pollTime=20_000, **order).answer()
     assert fields_of(again)["msgOffsetInfo"] == "0 0 1,2"
-    assert fields_of(again)["orderCountInfo"] == "0 qo0%1 1;0 0 0"
+    # A kill may lose the last batch, and so what it counts, but no acknowledgement.
+    assert ending == "kill" or fields_of(again)["orderCountInfo"] == "0 qo0%1 1;0 0 0"
     script.close()
     assert our_servers.errors() == []
