@@ -27,7 +27,7 @@ LEFT = {"change in order"}
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, PopExchange]]:
     servers = OurServers(tmp_path_factory.mktemp("ours"))
     try:
-        script = PopScript(servers.broker(servers.namesrv().address, **SETTINGS).address)
+        script = PopScript(servers.broker(servers.namesrv().address, None, **SETTINGS).address)
         try:
             yield {each.name: each for each in script.run()}
         finally:

@@ -1,6 +1,6 @@
 """Requests about popping, sent to a broker one after the other; what Apache's broker answered is in tests/golden/pop.
 
-To record it anew, start Apache's broker with a name server and the settings of ``SETTINGS``, and run
+To record it again, start Apache's broker with a name server and the settings of ``SETTINGS``, and run
 
     python -m tests.support.pop_script HOST:PORT > tests/golden/pop/exchanges.jsonl
 
