@@ -172,7 +172,9 @@ class GrpcServer:
             else:
                 self.port = server.add_secure_port(address, _credentials(self._certificate))
         except RuntimeError as error:
-            raise ConfigError(f"cannot listen on {address}: {error}; choose another grpcServerPort") from error
+            # The cause is in the log that grpcio writes to the standard error stream, not in its error.
+            text = f"cannot listen on {address}: in use, or no address of this host; choose another grpcServerPort"
+            raise ConfigError(text) from error
 
     async def _start_relayed(self, server: aio.Server, certificate: ServerCertificate) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))

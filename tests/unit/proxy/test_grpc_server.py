@@ -530,6 +530,19 @@ def test_a_stop_ends_open_calls(running: Running):
     assert len(running.server._tasks) == 0
 
 
+def test_a_stop_does_not_wait_for_a_slow_reader(running: Running):
+    with running.channel(tls=False) as channel:
+        unread = method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(batch_size=300))
+        wait_for(lambda: running.server._unsent_bytes)
+        began = time.monotonic()
+        running.run(running.server.stop())
+        assert time.monotonic() - began < 10
+        with pytest.raises(grpc.RpcError):
+            list(unread)
+
+    assert running.server._unsent_bytes == 0
+
+
 def test_clients_connect_again_after_a_restart(running: Running):
     with running.channel(tls=False) as channel:
         assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
