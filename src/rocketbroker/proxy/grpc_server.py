@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
@@ -37,7 +38,7 @@ _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 # Reply of a unary method, or all replies of ReceiveMessage; what must wait is awaitable.
-Reply = Message | Sequence[Message]
+Reply = Message | list[Message]
 Handler = Callable[[Any, CallContext], Reply | Awaitable[Reply]]
 Call = aio.ServicerContext[bytes, bytes]
 
@@ -95,9 +96,9 @@ class GrpcLimits(NamedTuple):
             ("grpc.server_handshake_timeout_ms", round(_FIRST_BYTE_S * 1000)),
             # A connection whose client is gone, or has stopped to read, is found by pings.
             ("grpc.keepalive_time_ms", 60_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.keepalive_timeout_ms", 60_000),  # a slow link has sent much before it sends the ping
             ("grpc.http2.max_pings_without_data", 0),
-            # Java pings each 300 s without calls, which is grpcio's own limit: a ping too early must not end all calls.
+            # Java pings every 300 s without calls, the least that grpcio allows: a moment early would end all calls.
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_ping_strikes", 0),
         ]
@@ -165,7 +166,7 @@ class GrpcServer:
         self._tasks.every(_CHECK_S, self._forget_silent, "forget_silent")
 
     def _bind(self, server: aio.Server) -> None:
-        address = f"{self.host or ALL_ADDRESSES}:{self.port}"
+        address = join_address(self.host or ALL_ADDRESSES, self.port)
         try:
             if self._certificate is None:
                 self.port = server.add_insecure_port(address)
@@ -185,9 +186,9 @@ class GrpcServer:
         server.add_secure_port(f"unix:{tls}", _credentials(certificate))
         await server.start()
         relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S)
+        self._relay = relay
         await relay.start()
         self.port = relay.port
-        self._relay = relay
 
     async def stop(self) -> None:
         """Stop accepting, end open calls as UNAVAILABLE, and close all connections."""

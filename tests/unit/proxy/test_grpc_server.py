@@ -13,6 +13,7 @@ import grpc
 import pytest
 import uvloop
 
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
@@ -72,16 +73,17 @@ class Running:
         certificate: ServerCertificate | None = CERTIFICATE,
         *,
         plain: bool = True,
+        host: str = "127.0.0.1",
     ) -> None:
         self.loop = loop
         self.brokers = FakeBrokers()
         self.brokers.add_topic("Orders", read_queue_nums=2, write_queue_nums=2)
         self.service = Service(self.brokers)
-        self.server = GrpcServer(self.service, host="127.0.0.1", certificate=certificate, plain=plain, limits=limits)
+        self.server = GrpcServer(self.service, host=host, certificate=certificate, plain=plain, limits=limits)
         self.thread = threading.Thread(target=loop.run_forever)
         self.thread.start()
         self.run(self.server.start())
-        self.address = f"127.0.0.1:{self.server.port}"
+        self.address = join_address(host, self.server.port)
 
     def run(self, work: Awaitable[object]) -> None:
         done: Future[object] = asyncio.run_coroutine_threadsafe(work, self.loop)  # type: ignore[arg-type]  # coroutine
@@ -497,6 +499,25 @@ def test_a_port_of_one_kind(certificate: ServerCertificate | None, plain: bool):
         with running.channel(tls=not tls) as channel, pytest.raises(grpc.RpcError) as raised:
             method(channel, "SendMessage")(send(1))
         assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("certificate", [None, CERTIFICATE])
+def test_an_ipv6_client_is_known_by_its_address(certificate: ServerCertificate | None):
+    with Running(uvloop.new_event_loop(), certificate=certificate, host="::1") as running:
+        with running.channel(tls=False) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        assert running.service.contexts[0].peer.startswith("[::1]:")
+
+
+@pytest.mark.parametrize("begun", [b"", b"P", b"\x16", PREFACE[:10]])
+@pytest.mark.parametrize("certificate", [None, CERTIFICATE])
+def test_a_connection_that_does_not_go_on_is_closed(
+    begun: bytes, certificate: ServerCertificate | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rocketbroker.proxy.grpc_server._FIRST_BYTE_S", 0.2)
+    with Running(uvloop.new_event_loop(), certificate=certificate) as running, connect(running) as sock:
+        sock.sendall(begun)
+        assert is_closed(sock)
 
 
 @pytest.mark.parametrize("certificate", [None, CERTIFICATE])
