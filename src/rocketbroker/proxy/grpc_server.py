@@ -5,7 +5,6 @@ import logging
 import re
 import shutil
 import tempfile
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -143,8 +142,6 @@ class GrpcServer:
         Raises:
             ConfigError: The address cannot be bound; the text names the address and the cause.
         """
-        if threading.current_thread() is not threading.main_thread():
-            _keep_events()
         handlers: dict[str, Any] = {
             name: grpc.unary_stream_rpc_method_handler(self._stream(method))
             if method.is_stream
@@ -372,28 +369,3 @@ class _TelemetryStream:
 
 def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([certificate])
-
-
-# grpcio has one queue of events a process, for servers and clients. It belongs to the event loop that first uses it, as
-# long as any object of grpc.aio exists. If that loop ends, as that of a test server in a thread does while others run,
-# all of them hang. A loop of the main thread lasts as long as the process, or is the only one. For servers in other
-# threads, a loop that never ends owns the queue and passes events on, at the cost of a switch of threads each.
-_keeper_lock = threading.Lock()
-_keeper: threading.Thread | None = None
-
-
-def _keep_events() -> None:
-    """Let a loop of its own own grpcio's events until the process ends; once."""
-    global _keeper  # noqa: PLW0603 - one a process, as the queue
-    with _keeper_lock:
-        if _keeper is None:
-            owned = threading.Event()
-
-            async def keep() -> None:
-                aio.init_grpc_aio()
-                owned.set()
-                await asyncio.Event().wait()
-
-            _keeper = threading.Thread(target=asyncio.run, args=(keep(),), name="GrpcEvents", daemon=True)
-            _keeper.start()
-            owned.wait()

@@ -441,20 +441,20 @@ def is_closed(sock: socket.socket) -> bool:
 def test_pings_are_answered_however_often(running: Running):
     with connect(running) as sock:
         sock.sendall(PREFACE + frame(SETTINGS) + b"".join(frame(PING, bytes([n] * 8)) for n in range(50)))
-        answers = [payload[0] for kind, flags, payload in answered_pings(sock, 50)]
+        received = frames(sock)
+        assert answered_pings(received, 50) == [bytes([n] * 8) for n in range(50)]
+        sock.sendall(frame(PING, b"one more"))
+        assert answered_pings(received, 1) == [b"one more"]
 
-    assert answers == list(range(50))
 
-
-def answered_pings(sock: socket.socket, count: int) -> list[tuple[int, int, bytes]]:
-    """Return the first answers to pings; fail at a GOAWAY."""
-    found = []
-    for each in frames(sock):
-        assert each[0] != GOAWAY
-        if each[0] == PING and each[1] & 1:
-            found.append(each)
-            if len(found) == count:
-                break
+def answered_pings(received: Iterator[tuple[int, int, bytes]], count: int) -> list[bytes]:
+    """Return the next answers to pings; fail at a GOAWAY."""
+    found: list[bytes] = []
+    while len(found) < count:
+        kind, flags, payload = next(received)
+        assert kind != GOAWAY
+        if kind == PING and flags & 1:
+            found.append(payload)
     return found
 
 
@@ -521,12 +521,14 @@ def test_a_connection_that_does_not_go_on_is_closed(
 
 
 @pytest.mark.parametrize("certificate", [None, CERTIFICATE])
-async def test_a_port_in_use_is_an_error(certificate: ServerCertificate | None):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = GrpcServer(Service(FakeBrokers()), host="127.0.0.1", port=port, certificate=certificate)
+def test_a_port_has_one_server(certificate: ServerCertificate | None):
+    with Running(uvloop.new_event_loop(), certificate=certificate) as running:
+        port = running.server.port
+        second = GrpcServer(running.service, host="127.0.0.1", port=port, certificate=certificate)
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port}"):
-            await server.start()
+            running.run(second.start())
+        with running.channel(tls=False) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
 
 
 # -- start and stop
@@ -584,8 +586,7 @@ def test_a_server_does_not_depend_on_the_loop_of_another():
         assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
 
 
-async def test_a_server_on_the_loop_of_the_main_thread():
-    """As in a broker's process; pytest runs tests there."""
+async def test_a_server_and_its_client_on_one_loop():
     server = GrpcServer(Service(FakeBrokers()), host="127.0.0.1")
     await server.start()
     try:
