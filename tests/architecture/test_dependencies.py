@@ -118,3 +118,9 @@ def test_what_misses_an_extra_names_it(extra: str):
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
 
     assert f"pip install 'rocketbroker[{extra}]'" in sources
+
+
+def test_the_grpc_port_names_its_extra():
+    script = "try:\n    import rocketbroker.proxy\nexcept ImportError as error:\n    print(error)\n"
+
+    assert "pip install 'rocketbroker[grpc]'" in run(script)
