@@ -48,7 +48,7 @@ class ControlledBroker:
 
     def add_topic(self, name: str, message_type: str = "", queues: int = 4) -> None:
         """Make a topic that takes messages of a type."""
-        attributes = {"message.type": message_type} if message_type else {}
+        attributes = {"+message.type": message_type} if message_type else {}
         self.controller.topic_configs.update(TopicConfig(name, queues, queues, attributes=attributes))
 
     def add_group(self, name: str, *, is_fifo: bool = False, retry_max_times: int = 16) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -50,14 +51,14 @@ def consumer(
     return TelemetryCommand(settings=Settings(client_type=kind, subscription=subscription))
 
 
-def message(body: bytes = b"body", topic: str = "Orders", **system: object) -> Message:
+def message(body: bytes = b"body", topic: str = "Orders", **system: Any) -> Message:
     """Return a message to send, with an id of its own and these system properties."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "message_id": f"01{next(_numbers):032X}",
         "message_type": MessageType.NORMAL,
         **system,
     }
-    properties = SystemProperties(**fields)  # type: ignore[arg-type]  # any of its fields
+    properties = SystemProperties(**fields)
     return Message(topic=Resource(name=topic), body=body, system_properties=properties)
 
 

@@ -7,32 +7,55 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="the extra grpc is not installed")
 
-from rocketbroker.codec.remoting.bodies.client import ConsumeType, HeartbeatData
+from rocketbroker.codec.message.message_decoder import encode_record
+from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.codec.remoting.bodies.client import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumeType,
+    HeartbeatData,
+)
 from rocketbroker.codec.remoting.bodies.topic_config import (
     CustomizedRetryPolicy,
     GroupRetryPolicy,
     GroupRetryPolicyType,
 )
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.headers.admin import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.proxy.call_context import CallContext, status_of
+from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
+from rocketbroker.proxy import clients as clients_module
+from rocketbroker.proxy.call_context import CallContext, StatusError, status_of
+from rocketbroker.proxy.clients import ProxyClient
 from rocketbroker.proxy.messaging_pb2 import (
     ClientType,
     Code,
+    EndTransactionRequest,
     FilterExpression,
     FilterType,
     HeartbeatRequest,
+    MessageType,
     NotifyClientTerminationRequest,
     Resource,
     Settings,
+    Status,
     TelemetryCommand,
     ThreadStackTrace,
+    TransactionResolution,
+    TransactionSource,
+    VerifyMessageResult,
 )
 from rocketbroker.proxy.messaging_service import MessagingService
 from tests.support.proxy_brokers import ENDPOINTS, FakeBrokers
 from tests.support.proxy_calls import CONTEXT, Stream, consumer, producer, refusal
+from tests.support.waiting import turns, until
 
 
 @pytest.fixture
@@ -249,3 +272,186 @@ async def test_a_brokers_refusal_is_that_of_the_call(service: MessagingService, 
 
     status = status_of(raised.value)
     assert (status.code, status.message) == (Code.TOO_MANY_REQUESTS, "too many clients")
+
+
+async def test_an_unknown_group_of_tags_is_refused(service: MessagingService):
+    wrong = consumer("billing", filtered_by=FilterExpression(expression="||"))
+
+    assert (await refusal(service.telemetry(wrong, CONTEXT, Stream()))).code == Code.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_client_that_is_forgotten_is_gone_for_the_brokers_too(service: MessagingService, brokers: FakeBrokers):
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+    client = service._clients.of(CONTEXT)
+    await service.notify_client_termination(NotifyClientTerminationRequest(), CONTEXT)
+    await until(lambda: brokers.gone)
+
+    assert brokers.gone == [client]
+    assert service._clients.of(CONTEXT) is not client
+
+
+async def test_there_is_a_limit_of_clients(service: MessagingService, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clients_module, "_MOST_CLIENTS", 1)
+    service._clients.of(CONTEXT)
+    service._clients.of(CONTEXT)
+    with pytest.raises(StatusError, match="connect to another one") as raised:
+        service._clients.of(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
+
+    assert raised.value.code == Code.TOO_MANY_REQUESTS
+
+
+# -- commands
+
+
+def record(body: bytes = b"body", **properties: str) -> bytes:
+    raw = encode_properties({"UNIQ_KEY": "A" * 34, **properties})
+    host = host_bytes("127.0.0.1", 10911)
+    return encode_record(0, 0, 5, 4096, 0, 1, host, 2, host, 0, 0, body, b"Orders", raw)
+
+
+class Connected:
+    """A consumer with a stream."""
+
+    def __init__(self, service: MessagingService) -> None:
+        self.service = service
+        self.stream = Stream()
+
+    async def connect(self) -> ProxyClient:
+        await self.service.telemetry(consumer("billing"), CONTEXT, self.stream)
+        self.stream.sent.clear()
+        return self.service._clients.of(CONTEXT)
+
+    async def answer(self, command: TelemetryCommand, code: Code) -> None:
+        command.status.CopyFrom(Status(code=code, message="said"))
+        await self.service.telemetry(command, CONTEXT, self.stream)
+
+
+async def asked(stream: Stream) -> TelemetryCommand:
+    await until(lambda: stream.sent)
+    return stream.sent[0]
+
+
+def verify() -> Command:
+    header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="billing", client_id="client-1")
+    return request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, record())
+
+
+def running_info(*, jstack: bool) -> Command:
+    header = GetConsumerRunningInfoRequestHeader("billing", "client-1", jstack)
+    return request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (Code.OK, CMResult.CR_SUCCESS),
+        (Code.FAILED_TO_CONSUME_MESSAGE, CMResult.CR_LATER),
+        (Code.MESSAGE_CORRUPTED, CMResult.CR_RETURN_NULL),
+        (Code.INTERNAL_ERROR, None),
+    ],
+)
+async def test_a_client_consumes_a_message_directly(service: MessagingService, code: Code, result: CMResult | None):
+    connected = Connected(service)
+    answer = asyncio.create_task((await connected.connect()).invoke(verify(), 60))
+    question = (await asked(connected.stream)).verify_message_command
+    assert (question.message.body, question.message.system_properties.message_id) == (b"body", "A" * 34)
+    verified = VerifyMessageResult(nonce=question.nonce)
+    await connected.answer(TelemetryCommand(verify_message_result=verified), code)
+
+    found = ConsumeMessageDirectlyResult.decode((await answer).body)
+    assert (found.consume_result, found.remark) == (result, "said")
+
+
+@pytest.mark.parametrize(
+    ("code", "answered"),
+    [
+        (Code.OK, ResponseCode.SUCCESS),
+        (Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED, ResponseCode.NO_PERMISSION),
+        (Code.INTERNAL_ERROR, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_a_client_prints_its_stacks(service: MessagingService, code: Code, answered: ResponseCode):
+    connected = Connected(service)
+    answer = asyncio.create_task((await connected.connect()).invoke(running_info(jstack=True), 60))
+    question = (await asked(connected.stream)).print_thread_stack_trace_command
+    trace = ThreadStackTrace(nonce=question.nonce, thread_stack_trace="main")
+    await connected.answer(TelemetryCommand(thread_stack_trace=trace), code)
+
+    found = await answer
+    assert found.code == answered
+    if answered == ResponseCode.SUCCESS:
+        info = ConsumerRunningInfo.decode(found.body)
+        assert info.jstack == "main"
+        assert [each.topic for each in info.subscription_set or []] == ["Orders"]
+
+
+async def test_its_subscriptions_are_known_without_asking(service: MessagingService):
+    connected = Connected(service)
+    found = await (await connected.connect()).invoke(running_info(jstack=False), 60)
+
+    assert connected.stream.sent == []
+    assert ConsumerRunningInfo.decode(found.body).subscription_set is not None
+
+
+async def test_a_question_ends_with_the_time_the_stream_or_the_client(service: MessagingService):
+    connected = Connected(service)
+    client = await connected.connect()
+    with pytest.raises(RemotingTimeoutError, match="did not answer within"):
+        await client.invoke(verify(), 0.01)
+    waiting = asyncio.create_task(client.invoke(verify(), 60))
+    await turns()
+    service.telemetry_closed(CONTEXT, connected.stream)
+    with pytest.raises(RemotingSendError, match="closed its telemetry stream"):
+        await waiting
+    with pytest.raises(RemotingSendError, match="has no telemetry stream"):
+        await client.invoke(verify(), 60)
+    assert client._asked == {}
+
+
+async def test_other_questions_mean_nothing_to_a_client(service: MessagingService):
+    connected = Connected(service)
+    client = await connected.connect()
+    answer = await client.invoke(request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT), 60)
+
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert not client.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED))
+    assert connected.stream.sent == []
+
+
+def check() -> Command:
+    header = CheckTransactionStateRequestHeader(5, 4096, "RMQ_SYS_TRANS_HALF_TOPIC", transaction_id="A" * 34)
+    header.broker_name = "broker-b"
+    body = record(b"half", TRAN_MSG="true", TRANSACTION_CHECK_TIMES="1", __transactionId__="A" * 34)
+    return request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True)
+
+
+async def test_the_outcome_of_a_transaction_is_asked_for_and_sent_to_its_broker(
+    service: MessagingService, brokers: FakeBrokers
+):
+    stream = Stream()
+    await service.telemetry(producer("Orders"), CONTEXT, stream)
+    stream.sent.clear()
+    assert service._clients.of(CONTEXT).send_oneway(check())
+
+    question = stream.sent[0].recover_orphaned_transaction_command
+    assert question.transaction_id == "A" * 34
+    assert question.message.body == b"half"
+    assert question.message.system_properties.message_type == MessageType.TRANSACTION
+    assert question.message.user_properties["TRANSACTION_CHECK_TIMES"] == "1"
+    end = EndTransactionRequest(
+        topic=question.message.topic,
+        transaction_id=question.transaction_id,
+        message_id="A" * 34,
+        resolution=TransactionResolution.COMMIT,
+        source=TransactionSource.SOURCE_SERVER_CHECK,
+    )
+    assert (await service.end_transaction(end, CONTEXT)).status.code == Code.OK
+    _, broker_name, command = brokers.requests[-1]
+    header = command.header
+    assert isinstance(header, EndTransactionRequestHeader)
+    assert (broker_name, header.tran_state_table_offset, header.commit_log_offset) == ("broker-b", 5, 4096)
+    assert (header.from_transaction_check, header.commit_or_rollback, header.producer_group) == (True, 8, "Orders")
+
+
+async def test_a_client_without_a_stream_is_not_asked(service: MessagingService):
+    assert not service._clients.of(CONTEXT).send_oneway(check())
