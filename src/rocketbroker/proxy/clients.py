@@ -358,7 +358,8 @@ def _heartbeat(client_id: str, settings: Settings) -> Command:
     if settings.HasField("subscription"):
         kind = _CONSUMERS.get(settings.client_type)
         if kind is None:
-            name = ClientType.Name(settings.client_type)
+            number = settings.client_type
+            name = ClientType.Name(number) if number in ClientType.values() else f"client type {number}"
             raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, f"{name} cannot subscribe; be a push or simple consumer")
         group = settings.subscription.group.name
         start = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET

@@ -84,7 +84,7 @@ class _Popped(NamedTuple):
 
 
 class Consuming:
-    """What consumers ask for.
+    """Methods of consumers.
 
     Args:
         brokers: the brokers.

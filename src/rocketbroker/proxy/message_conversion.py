@@ -67,6 +67,8 @@ _MOST_PROPERTY_BYTES: Final = 16 * 1024
 _MESSAGE_GROUP_BYTES: Final = 64
 # Ids of the SDKs have 34 characters, those of RocketMQ's older clients up to 56.
 _LONGEST_ID: Final = 255
+# Of the year 9999; protobuf allows no later time.
+_LAST_SECOND: Final = 253_402_300_799
 _LONGEST_DELAY_MS: Final = 86_400_000
 _LONGEST_RECOVERY_S: Final = 3600
 
@@ -143,7 +145,8 @@ def outgoing(message: Message, peer: str, now_ms: int) -> OutgoingMessage:
         properties[PROPERTY_TRACE_CONTEXT] = trace_context
     born_host = system.born_host if system.born_host.strip() else peer
     properties[PROPERTY_BORN_HOST] = _text("born host", born_host, Code.ILLEGAL_MESSAGE_PROPERTY_KEY)
-    born_ms = to_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
+    is_valid = system.HasField("born_timestamp") and 0 <= system.born_timestamp.seconds <= _LAST_SECOND
+    born_ms = to_ms(system.born_timestamp) if is_valid else now_ms
     properties[PROPERTY_BORN_TIMESTAMP] = str(born_ms)
     sys_flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
     if is_transaction:

@@ -58,7 +58,7 @@ _STORED: Final = frozenset(
 
 
 class Producing:
-    """What producers ask for.
+    """Methods of producers.
 
     Args:
         brokers: the brokers.

@@ -152,7 +152,7 @@ class Receipts:
         """Yield the newest handle of a message, which is then renewed no more, unless the block fails at the broker.
 
         Raises:
-            StatusError: INVALID_RECEIPT_HANDLE; it is none, or has expired.
+            StatusError: INVALID_RECEIPT_HANDLE, if the text is no handle or an expired one.
         """
         handle = decode_handle(text)
         table = self._renewed.get(client, {})

@@ -170,6 +170,7 @@ async def test_a_group_has_its_own_retry_policy(
         (consumer("no blank"), Code.ILLEGAL_CONSUMER_GROUP),
         (consumer("CID_RMQ_SYS_x"), Code.ILLEGAL_CONSUMER_GROUP),
         (consumer("billing", ClientType.PRODUCER), Code.UNRECOGNIZED_CLIENT_TYPE),
+        (consumer("billing", 99), Code.UNRECOGNIZED_CLIENT_TYPE),  # type: ignore[arg-type]  # no type has this number
         (producer(*["T" * 100] * 3000), Code.BAD_REQUEST),
     ],
 )

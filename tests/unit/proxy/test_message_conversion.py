@@ -139,6 +139,13 @@ def test_a_record_shows_where_it_is_and_how_often_it_was_delivered():
     assert not system.HasField("receipt_handle")
 
 
+@pytest.mark.parametrize("seconds", [-1, 2**62])
+def test_a_message_born_at_no_time_is_born_now(seconds: int):
+    sent = outgoing(message(born_timestamp=Timestamp(seconds=seconds)), PEER, NOW)
+
+    assert (sent.born_timestamp, sent.properties["BORN_TIMESTAMP"]) == (NOW, str(NOW))
+
+
 def test_a_record_of_another_client_is_shown_too():
     record = stored(OutgoingMessage(b"x", {"KEYS": "a  b", "TIMER_DELIVER_MS": "soon"}, 0, 5, "NORMAL"))
     system = incoming(record, ORDERS).system_properties
