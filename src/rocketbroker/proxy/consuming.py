@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
@@ -60,7 +60,7 @@ from rocketbroker.proxy.messaging_pb2 import (
     ReceiveMessageResponse,
     Status,
 )
-from rocketbroker.proxy.receipts import RENEWED_INVISIBLE_MS, Place, ReceiptHandle, Receipts, place_of
+from rocketbroker.proxy.receipts import RENEWED_INVISIBLE_MS, Place, ReceiptHandle, Receipts, decode_handle, place_of
 from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
 
@@ -69,6 +69,8 @@ log = logging.getLogger(__name__)
 _ALL_QUEUES: Final = -1
 _INIT_MODE_MAX: Final = 1
 _MOST_MESSAGES: Final = 32
+# Each may take a bit set of 8 KiB.
+_MOST_ACKS: Final = 4096
 _SHORTEST_POLL_MS: Final = 5_000
 _LONGEST_POLL_MS: Final = 20_000
 _SHORTEST_INVISIBLE_MS: Final = 10_000
@@ -107,10 +109,10 @@ class Consuming:
 
     async def receive_message(
         self, receive: ReceiveMessageRequest, context: CallContext
-    ) -> AsyncIterator[ReceiveMessageResponse]:
-        """Yield a status, messages, and the time of their delivery.
+    ) -> list[ReceiveMessageResponse]:
+        """Return a status, messages, and the time of their delivery; a refusal is a status too.
 
-        Messages that are not taken, as the client has gone, return to the group after a second.
+        Whoever cannot send all of it calls ``not_taken``.
         """
         status, popped = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message"), []
         try:
@@ -123,16 +125,26 @@ class Consuming:
                 status, popped = self._renewed(client, popped)
         except RocketBrokerError as error:
             status = status_of(error)
-        taken = 0
-        try:
-            yield ReceiveMessageResponse(status=status)
-            for record, _, handle in popped:
-                yield ReceiveMessageResponse(message=incoming(record, receive.message_queue.topic, handle.text))
-                taken += 1
-        finally:
-            if taken < len(popped):
-                self._receipts.give_back(client, [(each.place, each.handle) for each in popped[taken:]])
-        yield ReceiveMessageResponse(delivery_timestamp=to_timestamp(self._clock.time_ms()))
+        topic = receive.message_queue.topic
+        return [
+            ReceiveMessageResponse(status=status),
+            *(ReceiveMessageResponse(message=incoming(record, topic, handle.text)) for record, _, handle in popped),
+            ReceiveMessageResponse(delivery_timestamp=to_timestamp(self._clock.time_ms())),
+        ]
+
+    def not_taken(
+        self, receive: ReceiveMessageRequest, replies: Sequence[ReceiveMessageResponse], context: CallContext
+    ) -> None:
+        """Let messages return to the group after a second, since their client has gone."""
+        topic, group = receive.message_queue.topic.name, receive.group.name
+        handles = [
+            decode_handle(each.message.system_properties.receipt_handle)
+            for each in replies
+            if each.WhichOneof("content") == "message"
+        ]
+        if handles:
+            client = self._clients.of(context)
+            self._receipts.give_back(client, [(place_of(group, topic, handle), handle) for handle in handles])
 
     async def _pop(
         self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext
@@ -243,21 +255,16 @@ class Consuming:
         if not ack.entries:
             remark = "ack message result is empty: the request names no message; add an entry for each"
             raise StatusError(Code.INTERNAL_SERVER_ERROR, remark)
+        if len(ack.entries) > _MOST_ACKS:
+            remark = f"{len(ack.entries):,} entries exceed the limit of {_MOST_ACKS:,}; acknowledge by several requests"
+            raise StatusError(Code.BAD_REQUEST, remark)
         client = self._clients.of(context)
         statuses: list[Status] = [OK] * len(ack.entries)
         at_brokers: dict[str, list[int]] = {}
         for index, entry in enumerate(ack.entries):
             at_brokers.setdefault(_broker_of(entry), []).append(index)
-        for indexes, found in zip(
-            at_brokers.values(),
-            await asyncio.gather(
-                *(
-                    self._ack_all(client, group, topic, [ack.entries[index] for index in indexes])
-                    for indexes in at_brokers.values()
-                )
-            ),
-            strict=True,
-        ):
+        for indexes in at_brokers.values():
+            found = await self._ack_all(client, group, topic, [ack.entries[index] for index in indexes])
             for index, status in zip(indexes, found, strict=True):
                 statuses[index] = status
         entries = [

@@ -110,7 +110,7 @@ def receive(topic: Resource = ORDERS, **fields: Any) -> ReceiveMessageRequest:
 async def parts(
     service: MessagingService, request: ReceiveMessageRequest, context: CallContext = CONTEXT
 ) -> list[ReceiveMessageResponse]:
-    return [each async for each in service.receive_message(request, context)]
+    return await service.receive_message(request, context)
 
 
 async def status(service: MessagingService, request: ReceiveMessageRequest, context: CallContext = CONTEXT) -> Status:
@@ -149,6 +149,16 @@ async def test_a_receive_is_a_status_messages_and_a_time(served: Served):
     known = decode_handle(first.system_properties.receipt_handle)
     assert (known.info.broker_name, known.info.queue_offset, known.info.invisible_time) == ("broker-a", 0, 30_000)
     assert known.commit_log_offset >= 0
+
+
+async def test_a_namespace_changes_no_name(served: Served):
+    await served.send(b"1")
+    orders = Resource(resource_namespace="tenant", name="Orders")
+    [found] = await served.receive(topic=orders)
+
+    assert found.topic == orders
+    assert (await served.ack(found, topic=orders)).status.code == Code.OK
+    assert served.broker.controller._check_points.count == 0
 
 
 async def test_a_receive_waits_for_a_message(served: Served):
@@ -345,11 +355,14 @@ async def test_a_receive_without_messages_says_why(
 
 async def test_messages_that_a_client_does_not_take_return_soon(served: Served):
     await served.send(b"1", b"2", b"3")
-    stream = served.service.receive_message(receive(), CONTEXT)
-    first = [await anext(stream) for _ in range(3)]
-    await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
-    # The second was given, and nobody knows if it arrived.
-    assert [each.message.body for each in first[1:]] == [b"1", b"2"]
+    request = receive(auto_renew=True)
+    replies = await served.service.receive_message(request, CONTEXT)
+    # The first was given, and nobody knows if it arrived.
+    served.service.not_taken(request, replies[2:], CONTEXT)
+    await until(lambda: not served.service._receipts._returning)
+    renewed = served.service._receipts._renewed[served.service._clients.of(CONTEXT)]
+    assert [place.queue_offset for place in renewed] == [0]
+    served.clock.advance(1.5)
     async with asyncio.timeout(60):
         again: list[bytes] = []
         while len(again) < 2:
@@ -457,6 +470,7 @@ async def test_a_handle_of_another_topic_acknowledges_nothing(served: Served):
     [
         (ack(), Code.INTERNAL_SERVER_ERROR),
         (ack("x", topic=Resource(name="no blank")), Code.ILLEGAL_TOPIC),
+        (ack(*["x"] * 4097), Code.BAD_REQUEST),
         (AckMessageRequest(topic=ORDERS, group=Resource(name="CID_RMQ_SYS_x")), Code.ILLEGAL_CONSUMER_GROUP),
     ],
 )

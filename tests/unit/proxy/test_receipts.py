@@ -98,7 +98,7 @@ class Served:
             auto_renew=True,
             long_polling_timeout=Duration(seconds=5),
         )
-        parts = [each async for each in self.service.receive_message(request, context)]
+        parts = await self.service.receive_message(request, context)
         return [each.message for each in parts if each.HasField("message")]
 
     async def received(self, context: CallContext = CONTEXT) -> Message:
