@@ -564,7 +564,7 @@ self._ready.append(entry)
     ),
     Mutation(
         "analytics: a Spark without its jars is taken for whole",
-        "local_session._home_variable",
+        "local_session._has_spark",
         '(package / "bin" / "spark-submit").is_file() and (package / "jars").is_dir()',
         '(package / "bin" / "spark-submit").is_file()',
         "tests/unit/analytics/spark/test_local_session.py",

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,10 +130,14 @@ def _wrapped(runtime: JavaRuntime, environ: Mapping[str, str]) -> Path:
 
 def _wrapper_dir(environ: Mapping[str, str]) -> Path:
     """Return the user's cache directory, or a new temporary one if that is not writable."""
-    cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache") / "rocketbroker"
+    cache = _cache(environ)
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     return cache if os.access(cache, os.W_OK | os.X_OK) else Path(tempfile.mkdtemp(prefix="rocketbroker-java-"))
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache") / "rocketbroker"
 
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -158,6 +162,10 @@ _NOISE = (
     "To adjust logging level use sc.setLogLevel(newLevel).",
 )
 _EXIT_SECONDS = 20
+_WRITE_ARCHIVE = "-XX:ArchiveClassesAtExit="
+_ARCHIVE = "classes.jsa"
+# The JVM would complain about an archive on stdout, among the rows of a job.
+_ARCHIVE_LOG = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 # Set by spark-submit: where the JVM that it has started listens.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
@@ -189,11 +197,17 @@ def spark_session(app_name: str, settings: Mapping[str, str] | None = None) -> I
         home = leave.enter_context(TemporaryDirectory(prefix="rocketbroker-spark-"))
         conf = spark_conf(app_name, settings or {})
         variables = spark_variables(Path(home), local=_is_local(conf))
+        archive = Path(variables.get("SPARK_HOME", home), _ARCHIVE)
+        if archive.is_file():
+            given = conf.get(_JAVA_OPTIONS)  # it may name another archive
+            conf.set(_JAVA_OPTIONS, f'{_ARCHIVE_LOG} "-XX:SharedArchiveFile={archive}" {given}')
         if threading.current_thread() is threading.main_thread():  # the context installs its own handler there
             leave.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _interrupts_held_back():
             gateway, stderr = _launch(conf, variables)
-            leave.callback(_end, gateway, _forwarder(stderr))
+            # An archive takes 10 s to write, and many times that on an overloaded machine.
+            seconds = None if _WRITE_ARCHIVE in str(conf.get(_JAVA_OPTIONS)) else _EXIT_SECONDS
+            leave.callback(_end, gateway, _forwarder(stderr), seconds)
         with environment(variables):  # the context takes the workers' Python from it
             context = SparkContext(gateway=gateway, conf=conf)
         leave.callback(context.stop)
@@ -261,28 +275,82 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
+# An archive of classes. Most of Spark's start is loading and verifying some 20,000 classes from 300 jars. Java can write
+# them to a file once, and later map it. It compares its own build, the class path and the times and sizes of the jars with
+# those of the archive and ignores one that does not fit: a stale archive slows the start down, and breaks nothing. The
+# class path begins with Spark's home, so that must not be a new folder each time. Where an archive has been written, it
+# is a folder of the user's cache.
+
+
+def archive_home(java_home: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for the archive of ``java_home`` and the installed PySpark, which is Spark's home as well."""
+    package = Path(pyspark.__file__).parent
+    jars = sorted((jar.name, jar.stat().st_size) for jar in (package / "jars").iterdir())
+    key = repr((java_home, package, pyspark.__version__, jars))
+    return _cache(os.environ if environ is None else environ) / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def write_archive(work: Callable[[SparkSession], object]) -> Path:
+    """Write an archive of the classes that Java loads for ``work`` in a session; later sessions start with it.
+
+    Raises:
+        ConfigError: the program has a session or a Spark of its own, or Java writes no archive.
+    """
+    if _SUBMITTED in os.environ or _running() is not None:
+        raise ConfigError("this program has a Spark session; write the archive without spark-submit and other sessions")
+    if not _has_spark() or os.environ.get("SPARK_HOME"):
+        raise ConfigError("an archive is written for the Spark inside the package pyspark only; unset SPARK_HOME")
+    home = archive_home(ensure_java_home())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for left in home.iterdir():  # an older archive, or part of one
+            left.unlink()
+        spark_home(home)
+    except OSError as error:
+        raise ConfigError(f"{home} cannot be written ({error}); set XDG_CACHE_HOME to a writable folder") from error
+    part = home / f"{_ARCHIVE}.part"
+    settings = {_JAVA_OPTIONS: f'{_ARCHIVE_LOG} "{_WRITE_ARCHIVE}{part}"'}
+    with environment({"SPARK_HOME": str(home)}), spark_session("archive of classes", settings) as spark:
+        work(spark)
+    if not part.is_file():
+        raise ConfigError(
+            f"Java wrote no archive to {home}: it needs some 200 MB there, and its own archive of classes"
+        )
+    return part.replace(home / _ARCHIVE)
+
+
 def spark_variables(folder: Path, *, local: bool = True) -> dict[str, str]:
     package_root = str(Path(rocketbroker.__file__).parents[1])
     python_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    java_home = ensure_java_home()
     return {
-        "JAVA_HOME": str(ensure_java_home()),
+        "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
         **({"SPARK_LOCAL_IP": _LOOPBACK} if local else {}),
-        **_home_variable(folder),
+        **_home_variable(folder, java_home),
     }
 
 
-def _home_variable(folder: Path) -> dict[str, str]:
-    """Return SPARK_HOME, created in ``folder`` if unset; empty if PySpark must find Spark outside its package."""
+def _home_variable(folder: Path, java_home: Path) -> dict[str, str]:
+    """Return SPARK_HOME: as set, that with an archive of classes, or created in ``folder``.
+
+    It is empty if PySpark must find Spark outside its package.
+    """
     if given := os.environ.get("SPARK_HOME"):
         return {"SPARK_HOME": given}
+    if not _has_spark():
+        return {}
+    home = archive_home(java_home)
+    return {"SPARK_HOME": str(home if (home / _ARCHIVE).is_file() else spark_home(folder))}
+
+
+def _has_spark() -> bool:
+    """Return true if PySpark uses the Spark in its package; it prefers one that was downloaded."""
     package = Path(pyspark.__file__).parent
     has_spark = (package / "bin" / "spark-submit").is_file() and (package / "jars").is_dir()
-    if not has_spark or (package / "spark-distribution").exists():  # PySpark prefers the Spark that was downloaded
-        return {}
-    return {"SPARK_HOME": str(spark_home(folder))}
+    return has_spark and not (package / "spark-distribution").exists()
 
 
 @contextmanager
@@ -331,11 +399,11 @@ def _forwarder(stderr: IO[bytes]) -> threading.Thread:
     return thread
 
 
-def _end(gateway: Any, forwarder: threading.Thread) -> None:
+def _end(gateway: Any, forwarder: threading.Thread, seconds: int | None) -> None:
     """End the JVM that belongs to ``gateway`` and forget it, so that a later session starts its own."""
     gateway.shutdown()
     gateway.proc.stdin.close()  # the JVM ends when its stdin does
-    gateway.proc.wait(_EXIT_SECONDS)
+    gateway.proc.wait(seconds)
     forwarder.join(_EXIT_SECONDS)
     if SparkContext._gateway is gateway:
         SparkContext._gateway = SparkContext._jvm = None

@@ -27,6 +27,7 @@ _OWN: Final = {
     "replay": SubCommand("transfer", "Send exported messages to a broker again.", "replay"),
     "snapshot": SubCommand("tables", "Save the current offsets of consumer groups.", "snapshot"),
     "lag": SubCommand("tables", "Show the lag of consumer groups, now or in snapshots.", "lag"),
+    "prepare": SubCommand("prepare", "Make Spark start faster on this machine."),
 }
 
 SUB_COMMANDS: Final = {

@@ -6,6 +6,8 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -255,6 +257,74 @@ def test_python_workers_import_no_archive_of_pyspark(tmp_path: Path, monkeypatch
     assert not (home / "python").exists()
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert local_session.spark_variables(tmp_path)["SPARK_HOME"] == "/opt/spark"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    return tmp_path / "cache"
+
+
+class ArchivingSpark:
+    """Stands for sessions: Java writes ``content`` where it is told to, when the session ends; None writes nothing."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self.content = content
+        self.java_options = ""
+
+    @contextmanager
+    def session(self, _name: str, settings: dict[str, str]) -> Iterator[str]:
+        self.java_options = settings["spark.driver.extraJavaOptions"]
+        assert (Path(os.environ["SPARK_HOME"]) / "jars").is_dir()
+        yield "a session"
+        if self.content is not None:
+            part = shlex.split(self.java_options)[-1].removeprefix("-XX:ArchiveClassesAtExit=")
+            Path(part).write_bytes(self.content)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_written_archive_decides_about_spark_s_home(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[object] = []
+    for content in (b"first", b"second"):
+        monkeypatch.setattr(local_session, "spark_session", ArchivingSpark(content).session)
+        archive = local_session.write_archive(work.append)
+        assert archive.read_bytes() == content
+    assert work == ["a session"] * 2
+    assert archive.is_relative_to(cache / "rocketbroker")
+    assert sorted(each.name for each in archive.parent.iterdir()) == ["bin", "classes.jsa", "conf", "jars"]
+    assert local_session.spark_variables(tmp_path)["SPARK_HOME"] == str(archive.parent)
+    assert local_session.archive_home(Path("/another/java")) != archive.parent
+    assert "SPARK_HOME" not in os.environ
+
+
+@pytest.mark.usefixtures("cache", "no_session")
+def test_an_archive_that_java_did_not_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content in (b"older", None):
+        monkeypatch.setattr(local_session, "spark_session", ArchivingSpark(content).session)
+        if content:
+            archive = local_session.write_archive(id)
+    with pytest.raises(ConfigError, match="Java wrote no archive to"):
+        local_session.write_archive(id)
+    assert not archive.exists()
+    home = tmp_path / "home"
+    home.mkdir()
+    assert local_session.spark_variables(home)["SPARK_HOME"] == str(home)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_an_archive_is_for_a_session_and_a_spark_of_ours(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write_text("no folder")
+    with pytest.raises(ConfigError, match="set XDG_CACHE_HOME to a writable folder"):
+        local_session.write_archive(id)
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with pytest.raises(ConfigError, match="unset SPARK_HOME"):
+        local_session.write_archive(id)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(ConfigError, match="without spark-submit"):
+        local_session.write_archive(id)
 
 
 @pytest.mark.parametrize(

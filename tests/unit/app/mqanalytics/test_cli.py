@@ -26,7 +26,7 @@ def test_each_tells_its_options(name: str):
     told = CliRunner().invoke(app, [name, "-h"])
 
     assert told.exit_code == 0
-    assert ("--json" in told.stdout) is (name != "report")
+    assert ("--json" in told.stdout) is (name not in {"report", "prepare"})
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
@@ -64,7 +64,7 @@ def test_settings_of_spark_stand_before_the_job(monkeypatch: pytest.MonkeyPatch,
     told = CliRunner().invoke(app, [*options, "sizes", str(tmp_path)])
 
     assert told.exit_code == 2, told.output
-    compiler = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    compiler = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xmn96m"}
     assert asked == [compiler | {"spark.master": "spark://h:1", "spark.executor.memory": "1g"}]
 
     CliRunner().invoke(app, ["--conf", "spark.driver.extraJavaOptions=-Dx=1", "sizes", str(tmp_path)])
