@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     Counted = tuple[list[TopicQueueCount], dict[str, int] | None]
 
-# The JVM sees only the groups of a job: its optimizing compiler would take more time than it saves, and without the limit
-# its collector would grow the young generation to a third of the heap before it collects: 250 MiB for nothing.
+# The JVM sees only the groups of a job: its optimizing compiler would take more time than it saves. Without a limit its
+# young generation would grow to a third of the heap before the first collections, 250 MiB for nothing.
 _JOB_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xmn96m"}
 # One process reads this much in about the time that Spark needs to start.
 _MOST_LOCAL_BYTES: Final = 4 << 30
