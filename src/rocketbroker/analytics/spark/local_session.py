@@ -275,11 +275,11 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
-# An archive of classes. Most of Spark's start is loading and verifying some 20,000 classes from 300 jars. Java can write
-# them to a file once, and later map it. It compares its own build, the class path, and the times and sizes of the jars
-# with those of the archive and ignores one that does not fit: a stale archive slows the start down, and breaks nothing.
-# The class path begins with Spark's home, so that must not be a new folder each time. Where an archive has been written,
-# it is a folder of the user's cache.
+# An archive of classes. Most of Spark's start is loading and verifying some 20,000 classes from 300 jars. Java can
+# write them to a file once, and later map it. It compares its own build, the class path, and the times and sizes of the
+# jars with those of the archive and ignores one that does not fit: a stale archive costs time, and breaks nothing. The
+# class path begins with Spark's home, so that must not be a new folder each time. Where an archive has been written, it
+# is a folder of the user's cache.
 
 
 def archive_home(java_home: Path, environ: Mapping[str, str] | None = None) -> Path:
