@@ -267,7 +267,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class ArchivingSpark:
-    """Stands for sessions: Java writes ``content`` where it is told to, when the session ends; None writes nothing."""
+    """A stub of sessions: each writes ``content`` at its end, as Java would; None writes no file."""
 
     def __init__(self, content: bytes | None) -> None:
         self.content = content
