@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.analytics.spark.local_session import spark_home
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.our_servers import ROOT
 
@@ -25,7 +26,7 @@ def mqanalytics(cache: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_jobs_map_the_archive_and_ignore_a_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_map_the_archive_and_ignore_one_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     CommitLogWriter(tmp_path / "store").append_many(20)
     archive = Path(mqanalytics(tmp_path / "cache", "prepare").strip())
@@ -42,7 +43,8 @@ def test_jobs_map_the_archive_and_ignore_a_damaged_one(tmp_path: Path, monkeypat
     messages, mapped = mapped_classes()
     assert messages == 20
     assert mapped > 1000
-    size = archive.stat().st_size
-    archive.chmod(0o600)
-    os.truncate(archive, size // 2)
+    (tmp_path / "home").mkdir()
+    home = spark_home(tmp_path / "home")  # another class path
+    archive.rename(home / archive.name)
+    monkeypatch.setenv("SPARK_HOME", str(home))
     assert mapped_classes() == (20, 0)

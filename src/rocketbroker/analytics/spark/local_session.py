@@ -316,6 +316,9 @@ def write_archive(work: Callable[[SparkSession], object]) -> Path:
         raise ConfigError(
             f"Java wrote no archive to {home}: it needs some 200 MB there, and its own archive of classes"
         )
+    # Java maps the file without checking its content, so no half of one may get its name, even by a power loss.
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
     return part.replace(home / _ARCHIVE)
 
 
