@@ -44,7 +44,7 @@ class ControlledBroker:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget a client."""
-        self.controller._connection_closed(connection)
+        self.controller.connection_closed(connection)
 
     def add_topic(self, name: str, message_type: str = "", queues: int = 4) -> None:
         """Make a topic that takes messages of a type."""

@@ -243,22 +243,29 @@ class GrpcServer:
         """Return the behaviour of ReceiveMessage."""
 
         async def answer(data: bytes, call: Call) -> None:
-            replies: Sequence[Message]
+            replies: Sequence[Any]
+            request: Any = None
             try:
                 self._check_unsent()
-                reply: Any = method.handler(method.request.FromString(data), self._context(call))
+                context = self._context(call)
+                request = method.request.FromString(data)
+                reply: Any = method.handler(request, context)
                 replies = reply if isinstance(reply, list) else await reply
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
                 replies = [method.refusal(status=status_of(error))]
-            size = sum(each.ByteSize() for each in replies)
+            size, written = sum(each.ByteSize() for each in replies), 0
             self._unsent_bytes += size
             try:
                 for each in replies:
                     await call.write(each.SerializeToString())
+                    written += 1
             finally:
                 self._unsent_bytes -= size
+                if request is not None and written < len(replies):
+                    # The client has gone: others of its group need not wait for the invisible time.
+                    self._service.not_taken(request, replies[written:], context)
 
         return answer
 

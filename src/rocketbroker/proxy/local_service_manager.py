@@ -27,7 +27,7 @@ from rocketbroker.codec.remoting.remoting_command import (
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import address_key, is_loopback
-from rocketbroker.common.errors import BrokerResponseError, RemotingSendError
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.service_manager import LocalBroker, ProxyChannel
 from rocketbroker.transport.responder import error_answer
@@ -94,12 +94,13 @@ class LocalConnection:
         return self.is_open and self.channel.send_oneway(command)
 
     async def invoke(self, command: Command, timeout_s: float) -> Command:
-        """Reject a request that wants an answer: clients of gRPC answer by other means.
+        """Pass a request on to the client and return its answer.
 
         Raises:
-            RemotingSendError: Always.
+            RemotingSendError: It has no telemetry stream, or closed it.
+            RemotingTimeoutError: It did not answer in time.
         """
-        raise RemotingSendError(f"client {self.channel.client_id} of the gRPC port answers no request {command.code}")
+        return await self.channel.invoke(command, timeout_s)
 
     def close(self, reason: str) -> None:
         """Serve the client no longer; ``reason`` is the broker's."""

@@ -448,6 +448,7 @@ async def test_results_of_entries_differ(served: Served):
         (handle(queue_offset=50), Code.INTERNAL_SERVER_ERROR, "offset is illegal"),
         (handle(retry="1"), Code.TOPIC_NOT_FOUND, "%RETRY%billing_Orders"),
     ],
+    ids=range(11),  # handles have the time
 )
 async def test_a_wrong_handle_is_refused(served: Served, wrong: str, code: Code, text: str):
     reply = await served.service.ack_message(ack(wrong), CONTEXT)
