@@ -286,9 +286,10 @@ class GrpcServer:
         finally:
             stream.is_open = False
             self._service.telemetry_closed(context, stream)
+        # grpcio cannot end a stream amid a write. A client that never reads keeps this, and no more commands.
+        await stream.sent()
         if failed is not None:
             await call.abort(*failed)
-        await stream.sent()
 
     async def _handle_commands(
         self, call: Call, context: CallContext, stream: "_TelemetryStream"
