@@ -69,4 +69,4 @@ def test_strangers_reach_only_the_requests_of_clients():
 
 def test_brokers_reach_registration_and_slave_requests():
     assert codes("Name server", Audience.BROKER) == {103, 104, 217, 322, 901, 904}
-    assert codes("Broker", Audience.BROKER) == {21, 28, 43, 45, 60, 61, 201, 402, 905, 906}
+    assert codes("Broker", Audience.BROKER) == {21, 28, 43, 45, 60, 61, 201, 351, 352, 402, 905, 906}

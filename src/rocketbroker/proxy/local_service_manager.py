@@ -172,7 +172,7 @@ class LocalServiceManager:
         return config
 
     def invoke(self, channel: ProxyChannel, broker_name: str, command: Command) -> Command | Awaitable[Command]:
-        """Have the processor of a request answer it."""
+        """Return the answer of the processor of a request."""
         route = self._broker.routes.get(command.code)
         if broker_name not in {"", self._broker.broker_name}:
             remark = f"this process serves broker {self._broker.broker_name}, not {broker_name}"
