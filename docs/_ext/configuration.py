@@ -6,6 +6,7 @@ from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel, bounds, fields_by_name, text_of, trait_of, type_word
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.transport_config import TransportConfig
 
 INTRODUCTION = """\
@@ -40,6 +41,7 @@ SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (
     ("Store", "MessageStoreConfig", MessageStoreConfig),
     ("Name server", "NamesrvConfig", NamesrvConfig),
     ("Transport (broker and name server)", "NettyServerConfig", TransportConfig),
+    ("gRPC port (rmq-proxy.json)", "ProxyConfig", ProxyConfig),
 )
 
 

@@ -18,6 +18,7 @@ REPLICA_LOG = "tests/unit/store/test_replica_log.py"
 REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_have_is_lost_by_the_kill_of_either"
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
+POP_CRASH = "tests/property/test_pop_crash.py"
 CONNECTION = "tests/property/test_connection.py"
 OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
@@ -29,6 +30,13 @@ CONSUME_SERVICE = "tests/unit/client/consumer/test_consume_message_service.py"
 QUEUE_TABLE = "tests/unit/client/consumer/test_process_queue_table.py"
 
 MUTATIONS = (
+    Mutation(
+        "an acknowledgement of several messages names the first only",
+        "PopCheckPoints._put_ack",
+        "if len(offsets) == 1 else",
+        "if offsets else",
+        POP_CRASH,
+    ),
     Mutation(
         "a pull whose messages were cut before it was read is not made again",
         "MessageFetcher._read_later",

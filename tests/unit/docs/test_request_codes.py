@@ -30,7 +30,7 @@ def test_a_code_is_served_or_sent_or_named_as_missing():
 @pytest.mark.parametrize(
     ("code", "state"),
     [
-        (RequestCode.POP_MESSAGE, "consumption by POP"),
+        (RequestCode.ADD_BROKER, "broker container"),
         (RequestCode.CHECK_TRANSACTION_STATE, "sent: broker to a producer"),
     ],
 )

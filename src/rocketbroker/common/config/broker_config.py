@@ -20,6 +20,7 @@ from rocketbroker.common.config.fields import (
     Flag,
     Host,
     Line,
+    OptionalPath,
     Text,
     Trait,
     UrlHost,
@@ -227,8 +228,8 @@ class GrpcSettings(ConfigModel):
 
     grpc_server_enable: Flag = setting(False, "Serve the 5.x SDKs in this process, on grpcServerPort.", Trait(own=True))
     grpc_server_port: Whole = setting(8081, "Port of the 5.x SDKs, 0 for a free one.", whole(0, PORT_MAX, own=True))
-    proxy_config_path: Text = setting(
-        "", "File with further settings of this port, an rmq-proxy.json.", Trait(own=True)
+    proxy_config_path: OptionalPath = setting(
+        "", "File with further settings of this port, an rmq-proxy.json.", Trait(takes="a path", own=True)
     )
 
 
@@ -236,9 +237,9 @@ class PopSettings(ConfigModel):
     """POP consumption."""
 
     pop_ck_max_buffer_size: Whole = setting(
-        1_000_000,
+        200_000,
         "Maximum number of open check points, one for each pop of a queue; a pop beyond it is answered POLLING_FULL. "
-        "Each takes about 500 bytes of memory.",
+        "Each takes 550 to 1,850 bytes of memory.",
         whole(1_000, 100_000_000, hot=True),
     )
     pop_from_retry_probability: Whole = setting(
