@@ -33,8 +33,8 @@ MUTATIONS = (
     Mutation(
         "an acknowledgement of several messages names the first only",
         "PopCheckPoints._put_ack",
-        "if len(offsets) == 1 else",
-        "if offsets else",
+        "len(offsets) == 1",
+        "len(offsets) > 0",
         POP_CRASH,
     ),
     Mutation(
