@@ -28,7 +28,6 @@ from rocketbroker.broker.client.producer_manager import ClientHousekeepingServic
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
-from rocketbroker.broker.longpolling.arrivals import NotifyMessageArrivingListener
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetFlushService, OffsetRecovery
@@ -148,11 +147,12 @@ class BrokerController:
         self.store = MessageStore(
             settings.store,
             self._store_host,
-            NotifyMessageArrivingListener(self.hold_service, self._polling, self._notifications),
+            self.hold_service,
             clock,
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
+        self.store.dispatcher.also_notify(self._polling, self._notifications)
         self._bypass = TimerBypass(revive_topic(config.broker_cluster_name))
         self.schedule, self.timer = self._make_deliveries()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)

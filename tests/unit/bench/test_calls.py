@@ -67,7 +67,7 @@ async def fed_calls(path: SendPath, events: list[bytes], messages: int) -> tuple
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(MESSAGES, 4.5, 18.4), (1, 39.5, 54.5)],
+    [(MESSAGES, 3.5, 18.4), (1, 38.8, 54.5)],
     ids=["sends of one read event", "each send alone"],
 )
 async def test_calls_a_message(tmp_path: Path, together: int, most_python: float, most_c: float):
@@ -87,7 +87,7 @@ async def test_calls_a_message(tmp_path: Path, together: int, most_python: float
 
 @pytest.mark.parametrize(
     ("together", "most_python", "most_c"),
-    [(BATCHES, 0.9, 1.45), (1, 2.45, 3.33)],
+    [(BATCHES, 0.9, 1.45), (1, 2.42, 3.33)],
     ids=["batches of one read event", "each batch alone"],
 )
 async def test_calls_a_message_of_a_batch(tmp_path: Path, together: int, most_python: float, most_c: float):

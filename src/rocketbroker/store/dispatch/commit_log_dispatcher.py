@@ -46,16 +46,20 @@ MOST_WAITING = 1_500_000
 
 
 class CommitLogDispatcher:
-    """Dispatches messages to their queue, the index and the listener."""
+    """Dispatches messages to their queue, the index and the listeners."""
 
     def __init__(self, index_service: IndexService | None, listener: MessageArrivingListener) -> None:
         self.index_service = index_service
-        self._listener = listener
+        self._listeners: tuple[MessageArrivingListener, ...] = (listener,)
         # Error of the last failed index write, and the time of the next try.
         self._index_error: StoreError | None = None
         self._index_retry_at = 0.0
         self._is_index_held = False
         self._goes_on = False
+
+    def also_notify(self, *listeners: MessageArrivingListener) -> None:
+        """Add listeners (NotifyMessageArrivingListener); each message asks all of them whether they wait."""
+        self._listeners += listeners
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """Make a batch of messages readable, oldest first; the batch may be empty.
@@ -65,13 +69,14 @@ class CommitLogDispatcher:
             StoreError: It failed for another reason; or the index backlog is full, and then all messages are
                 dispatched.
         """
-        listener = self._listener
+        listeners = self._listeners
         try:
             for queue, queue_offset, physical_offset, size, tags_code, _, _ in requests:
                 if queue_offset >= queue.max_offset:
                     queue.put(queue_offset, physical_offset, size, tags_code)
-                    if listener.waiting:
-                        listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
+                    for listener in listeners:
+                        if listener.waiting:
+                            listener.arriving(queue.topic, queue.queue_id, queue_offset + 1, tags_code)
         except BaseException:
             # The rest is dispatched again, and would be indexed twice.
             self._index([request for request in requests if request[1] < request[0].max_offset])
@@ -97,11 +102,15 @@ class CommitLogDispatcher:
             self._index_when_many()
 
     def entered(self, queue: ConsumeQueueInterface, queue_offset: int, tags_codes: Iterable[int]) -> None:
-        """Notify the listener of consecutive messages that are in their queue."""
-        listener = self._listener
-        if listener.waiting:
+        """Notify the listeners of consecutive messages that are in their queue."""
+        waiting: list[MessageArrivingListener] = []
+        for listener in self._listeners:
+            if listener.waiting:
+                waiting.append(listener)  # noqa: PERF401 - a comprehension is a call for each run
+        if waiting:
             for end, tags_code in enumerate(tags_codes, queue_offset + 1):
-                listener.arriving(queue.topic, queue.queue_id, end, tags_code)
+                for listener in waiting:
+                    listener.arriving(queue.topic, queue.queue_id, end, tags_code)
 
     def index_keys(self, keys: IndexKeys) -> None:
         """Index messages that are in their queues already, oldest first.

@@ -51,6 +51,20 @@ def test_messages_become_readable_in_order_and_are_reported(tmp_path: Path):
     queue.queue.close()
 
 
+def test_each_listener_that_waits_hears_of_each_message(tmp_path: Path):
+    first, idle, last = Listener(), Listener(waiting=False), Listener()
+    queue = ConsumeQueue("T", 2, tmp_path, 200)
+    dispatcher = CommitLogDispatcher(None, first)
+    dispatcher.also_notify(idle, last)
+
+    dispatcher.dispatch([request(queue, 0, 500, 100, tags_code("a"))])
+    dispatcher.entered(queue, 1, iter([0, tags_code("b")]))
+
+    heard = [("T", 2, 1, tags_code("a")), ("T", 2, 2, 0), ("T", 2, 3, tags_code("b"))]
+    assert (first.heard, idle.heard, last.heard) == (heard, [], heard)
+    queue.queue.close()
+
+
 @pytest.mark.parametrize("waiting", [True, False])
 def test_a_run_becomes_readable_is_reported_and_indexed(tmp_path: Path, waiting: bool):
     index = make_index(tmp_path / "index")
