@@ -37,7 +37,7 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.pop_checks import check_invisible_time
 from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
-from rocketbroker.processor.support.request_checks import read_body
+from rocketbroker.processor.support.request_checks import illegal_queue, read_body
 from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
 from rocketbroker.store.commitlog.put_message import Acknowledgements, PutMessageResult, PutMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
@@ -72,12 +72,7 @@ class AckMessageRequests:
                 if the acknowledgement could not be stored.
         """
         header = command.header
-        first, end = self._range(connection, header)
-        if not first <= header.offset <= end:
-            remark = (
-                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{first}~{end}"
-            )
-            raise BrokerResponseError(ResponseCode.NO_MESSAGE, remark)
+        self._check_place(connection, header, beyond=1)  # as in RocketMQ
         handle = _handle(header.extra_info)
         self._check_room(connection)
         queue = self._queue(header.topic, header.consumer_group, header.queue_id)
@@ -130,13 +125,13 @@ class AckMessageRequests:
 
     def _ack_in_order(self, connection: Connection, queue: PopQueue, offset: int, pop_time: int) -> PutMessageResult:
         """Acknowledge a message of an ordered batch, and let others wait for the queue no longer if it was the last."""
-        place = queue.topic, queue.group, queue.queue_id
         nothing = PutMessageResult(PutMessageStatus.PUT_OK, self.check_points.log_end)
         if offset < self.offsets.query(queue.group, queue.topic, queue.queue_id):
             return nothing
-        following = self.orders.commit_and_next(*place, offset, pop_time)
+        following = self.orders.commit_and_next(*queue.where, offset, pop_time)
         if following is AckRefusal.ILLEGAL:
-            remark = f"offset is illegal, key:{'@'.join(map(str, place))}, commit:{offset}: its pop had no such message"
+            key = "@".join(map(str, queue.where))
+            remark = f"offset is illegal, key:{key}, commit:{offset}: its pop had no such message"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if isinstance(following, AckRefusal):
             return nothing
@@ -145,8 +140,8 @@ class AckMessageRequests:
         result = self.check_points.put_order(queue)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
-        if self.orders.next_visible_ms(*place) is None:
-            self.polling.wake(*place)
+        if self.orders.next_visible_ms(*queue.where) is None:
+            self.polling.wake(*queue.where)
         self.stats.group_ack(queue.topic, queue.group).add(1, 0)
         return result
 
@@ -162,12 +157,7 @@ class AckMessageRequests:
             BrokerResponseError: As for ACK_MESSAGE; INVALID_PARAMETER if the time is negative or longer than a year.
         """
         header = command.header
-        first, end = self._range(connection, header)
-        if not first <= header.offset < end:
-            remark = (
-                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{first}~{end}"
-            )
-            raise BrokerResponseError(ResponseCode.NO_MESSAGE, remark)
+        self._check_place(connection, header, beyond=0)
         check_invisible_time(header.invisible_time)
         handle = _handle(header.extra_info)
         self._check_room(connection)
@@ -193,32 +183,33 @@ class AckMessageRequests:
     def _change_in_order(
         self, queue: PopQueue, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo
     ) -> Command | Awaitable[Command]:
-        place = queue.topic, queue.group, queue.queue_id
         visible_ms = self.clock.time_ms() + header.invisible_time
         fields = ChangeInvisibleTimeResponseHeader(handle.pop_time, visible_ms - handle.pop_time, handle.revive_qid)
         if header.offset < self.offsets.query(queue.group, queue.topic, queue.queue_id):
             return response(header=fields)
-        self.orders.update_next_visible_time(*place, header.offset, handle.pop_time, visible_ms)
+        self.orders.update_next_visible_time(*queue.where, header.offset, handle.pop_time, visible_ms)
         result = self.check_points.put_order(queue)
         if result.status is not PutMessageStatus.PUT_OK:
             raise put_refusal(result)
         return self._answer([result], response(header=fields))
 
-    def _range(
-        self, connection: Connection, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader
-    ) -> tuple[int, int]:
-        """Return the ends of the queue that a request names."""
+    def _check_place(
+        self, connection: Connection, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader, beyond: int
+    ) -> None:
+        """Check that a queue has the message; an offset may lie ``beyond`` the last one."""
         topic = self.topics.select(header.topic)
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please!"
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not 0 <= header.queue_id < topic.read_queue_nums:
-            remark = (
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.remote_address}]"
-            )
+            remark = illegal_queue(header.queue_id, topic, connection)
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        return self.fetcher.queue_range(header.topic, header.queue_id)
+        first, end = self.fetcher.queue_range(header.topic, header.queue_id)
+        if not first <= header.offset < end + beyond:
+            remark = (
+                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{first}~{end}"
+            )
+            raise BrokerResponseError(ResponseCode.NO_MESSAGE, remark)
 
     def _check_room(self, connection: Connection) -> None:
         if self.acknowledgements.required or connection.waited_s:

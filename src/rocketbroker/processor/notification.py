@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rocketbroker.broker.longpolling.pop_long_polling_service import ALL_QUEUES, PopLongPollingService, PopRequest
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.message.pop_info import pop_retry_topic
+from rocketbroker.codec.message.pop_info import ALL_QUEUES, pop_retry_topics
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import HELD, Audience, Connection, Held
 from rocketbroker.codec.remoting.headers.pop import (
@@ -24,8 +24,6 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.pop_checks import PopChecks
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
-
-_RETRY_VERSIONS = (1, 2)
 
 
 @dataclass(slots=True)
@@ -80,8 +78,8 @@ class NotificationRequests:
 
     def _queues(self, topic: TopicConfig, header: NotificationRequestHeader) -> Iterator[tuple[str, int]]:
         """Yield the queues that a pop would read."""
-        for version in _RETRY_VERSIONS:
-            retry = self.topics.select(pop_retry_topic(header.topic, header.consumer_group, version))
+        for name in pop_retry_topics(header.topic, header.consumer_group):
+            retry = self.topics.select(name)
             if retry is not None and not header.order:
                 yield from ((retry.topic_name, each) for each in range(retry.read_queue_nums))
         all_queues = range(topic.read_queue_nums)

@@ -14,7 +14,7 @@ import msgspec
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
-from rocketbroker.broker.longpolling.pop_long_polling_service import ALL_QUEUES, PopLongPollingService, PopRequest
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
 from rocketbroker.broker.longpolling.pull_request import Wanted
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
@@ -25,6 +25,7 @@ from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_decoder import QUEUE_OFFSET_POSITION, decode_record, encode_message
 from rocketbroker.codec.message.message_properties import append_property, get_property
 from rocketbroker.codec.message.pop_info import (
+    ALL_QUEUES,
     REVIVE_QUEUE_ORDERLY,
     ExtraInfo,
     msg_offset_entry,
@@ -52,7 +53,7 @@ from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.request_family import Refusal, answers
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
-from rocketbroker.store.read.message_fetcher import MessageFetcher
+from rocketbroker.store.read.message_fetcher import MessageFetcher, split_records
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
 # A pop that waited for so long to be read is not served: its client has given up, and would not see the messages.
@@ -155,12 +156,12 @@ class PopMessageProcessor:
                 the disk cannot be read.
         """
         header, config, now = command.header, self._config, self._clock.time_ms()
+        late_ms = 0
         if held is None:
             # Clients name their own time.
-            late_ms = now - header.born_time - header.poll_time if header.born_time > 0 else 0
+            if header.born_time > 0:
+                late_ms = now - header.born_time - header.poll_time
             header.born_time = now
-        else:
-            late_ms = 0
         if late_ms > _LATE_MS:
             remark = f"the broker[{config.broker_ip1}] pop message is timeout too much"
             raise BrokerResponseError(ResponseCode.POLLING_TIMEOUT, remark)
@@ -312,10 +313,10 @@ class PopMessageProcessor:
 
     def _is_blocked(self, pop: _Pop, queue: PopQueue) -> bool:
         """Return true if the queue's last batch is not acknowledged, or its time is not over."""
-        header, place = pop.command.header, (queue.topic, queue.group, queue.queue_id)
-        if self._orders.check_block(header.attempt_id, *place, header.invisible_time):
+        header = pop.command.header
+        if self._orders.check_block(header.attempt_id, *queue.where, header.invisible_time):
             return True
-        pop_time = self._orders.next_pop_time(*place)
+        pop_time = self._orders.next_pop_time(*queue.where)
         if pop_time > pop.pop_time and pop.count:
             return True
         pop.pop_time = max(pop.pop_time, pop_time)
@@ -336,9 +337,9 @@ class PopMessageProcessor:
         """
         header, following = pop.command.header, result.next_begin_offset
         if result.message_count:
-            records = {_queue_offset(each): each for each in _records(result.buffers)}
+            records = {_queue_offset(each): each for each in split_records(result.buffers)}
             if header.order:
-                delivered = self._orders.acknowledged(queue.topic, queue.group, queue.queue_id)
+                delivered = self._orders.acknowledged(*queue.where)
             stored = self._store(pop, queue, offset, list(records))
             if stored.status is not PutMessageStatus.PUT_OK:
                 if not pop.count:
@@ -370,8 +371,7 @@ class PopMessageProcessor:
             return self._check_points.open(
                 queue, offset, pop.pop_time, header.invisible_time, offsets, pop.revive_queue_id
             )
-        place = queue.topic, queue.group, queue.queue_id
-        counts = self._orders.update(header.attempt_id, *place, pop.pop_time, header.invisible_time, offsets)
+        counts = self._orders.update(header.attempt_id, *queue.where, pop.pop_time, header.invisible_time, offsets)
         retry = retry_flag(queue.topic, queue.group)
         pop.order_counts += order_count_entries(
             retry, queue.queue_id, {each: counts.consumed.get(each, 0) for each in offsets}
@@ -514,13 +514,3 @@ def _any_matches(filters: Sequence[HeldFilter]) -> bool | None:
 
 def _queue_offset(record: memoryview) -> int:
     return int.from_bytes(record[QUEUE_OFFSET_POSITION : QUEUE_OFFSET_POSITION + 8], "big")
-
-
-def _records(buffers: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
-    """Split buffers into single records."""
-    for buffer in buffers:
-        view, at = memoryview(buffer), 0
-        while at < len(view):
-            end = at + int.from_bytes(view[at : at + 4], "big")
-            yield view[at:end]
-            at = end

@@ -22,6 +22,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pull_accounts import PullAccounts
 from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
+from rocketbroker.processor.support.request_checks import illegal_queue
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
@@ -133,10 +134,7 @@ class PullMessageProcessor:
             )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         if not 0 <= header.queue_id < topic.read_queue_nums:
-            remark = (
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.remote_address}]"
-            )
+            remark = illegal_queue(header.queue_id, topic, connection)
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         wanted = None if held is None else held.carried
         if wanted is None:

@@ -10,6 +10,7 @@ from rocketbroker.broker.topic.message_request_mode_manager import MessageReques
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.pop_info import ALL_QUEUES
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.pop import (
@@ -37,8 +38,6 @@ from rocketbroker.processor.support.request_family import NO_CHANGES, answers
 from rocketbroker.processor.support.table_change import answer_when_settled
 
 _STRATEGIES: Final = {"AVG": allocate_averagely, "AVG_BY_CIRCLE": allocate_averagely_by_circle}
-# Queue of an assignment that stands for all queues of its broker.
-_ALL_QUEUES: Final = -1
 
 
 class _Group(NamedTuple):
@@ -129,7 +128,7 @@ def _allocated(client_id: str, group: _Group, mode: SetMessageRequestModeRequest
     share, members = mode.pop_share_queue_num, group.client_ids
     if mode.mode is MessageRequestMode.POP and not 0 < share < len(members) - 1:
         names = dict.fromkeys(queue.broker_name for queue in group.queues)
-        return [MessageQueue(group.queues[0].topic, name, _ALL_QUEUES) for name in names]
+        return [MessageQueue(group.queues[0].topic, name, ALL_QUEUES) for name in names]
     if client_id not in members:
         return []
     if mode.mode is MessageRequestMode.PULL:

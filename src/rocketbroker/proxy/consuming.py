@@ -11,6 +11,7 @@ import msgspec
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_info import (
+    ALL_QUEUES,
     ExtraInfo,
     OrderCountKey,
     PoppedQueue,
@@ -66,7 +67,6 @@ from rocketbroker.proxy.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
 
-_ALL_QUEUES: Final = -1
 _INIT_MODE_MAX: Final = 1
 _MOST_MESSAGES: Final = 32
 # Each may take a bit set of 8 KiB.
@@ -164,7 +164,7 @@ class Consuming:
         header = PopMessageRequestHeader(
             consumer_group=group,
             topic=topic,
-            queue_id=_ALL_QUEUES,
+            queue_id=ALL_QUEUES,
             max_msg_nums=min(receive.batch_size, _MOST_MESSAGES),
             invisible_time=invisible_ms,
             poll_time=poll_ms,

@@ -4,6 +4,7 @@ import itertools
 from typing import Final
 
 from rocketbroker.codec.message.message_ext import MessageQueue as Queue
+from rocketbroker.codec.message.pop_info import ALL_QUEUES
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
@@ -25,7 +26,6 @@ from rocketbroker.proxy.messaging_pb2 import (
 )
 from rocketbroker.proxy.service_manager import ServiceManager
 
-_ALL_QUEUES: Final = -1
 _PERMISSIONS: Final = {
     0: Permission.NONE,
     PERM_READ: Permission.READ,
@@ -78,7 +78,7 @@ class Routing:
             )
             for data in await self._at_masters(topic)
             if data.perm & PERM_READ and data.read_queue_nums
-            for queue_id in (range(data.read_queue_nums) if is_fifo else [_ALL_QUEUES])
+            for queue_id in (range(data.read_queue_nums) if is_fifo else [ALL_QUEUES])
         ]
         if not queues:
             raise _not_readable(topic)

@@ -6,19 +6,15 @@ run again, and held again if another one was faster.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from rocketbroker.broker.longpolling.held_requests import HeldRequest, HeldRequests
-from rocketbroker.codec.message.pop_info import pop_retry_topic
+from rocketbroker.codec.message.pop_info import ALL_QUEUES, pop_retry_topics
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
-
-#: Queue id of a pop from all queues.
-ALL_QUEUES: Final = -1
-_RETRY_VERSIONS: Final = (1, 2)
 
 
 class PopRequest(HeldRequest):
@@ -104,7 +100,7 @@ class _Group:
     def __init__(self, topic: str, name: str) -> None:
         self.topic = topic
         self.name = name
-        self.retry_topics = [pop_retry_topic(topic, name, version) for version in _RETRY_VERSIONS]
+        self.retry_topics = pop_retry_topics(topic, name)
         self.queues: dict[int, _Waiting] = {}
 
 

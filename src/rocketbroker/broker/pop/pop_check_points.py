@@ -28,9 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple, Self
-
-import msgspec
+from typing import ClassVar, Final, NamedTuple
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
@@ -39,13 +37,12 @@ from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueue, PopQueues, compact
 from rocketbroker.broker.timer.timer_message_store import TimerBypass
 from rocketbroker.broker.topic.topic_config_manager import REVIVE_TOPIC_QUEUE_NUM, TIMER_TOPIC
-from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_const import host_flags
-from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint, ReviveRecord
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP
 from rocketbroker.codec.remoting.bodies.offset import OrderInfo
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import CodecError, StoreError
+from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.message_appender import MessageAppender
@@ -74,7 +71,7 @@ ORDER_TAG: Final = "order"
 FORGOTTEN: Final = -1
 
 
-class OrderRecord(msgspec.Struct, omit_defaults=True):
+class OrderRecord(ReviveRecord):
     """The batch of a queue that a group pops in order, and the group's offset; without ``info`` there is no batch."""
 
     tag: ClassVar[str] = ORDER_TAG
@@ -89,22 +86,6 @@ class OrderRecord(msgspec.Struct, omit_defaults=True):
     def unique_id(self) -> str:
         """``UNIQ_KEY`` of the message."""
         return f"{self.topic}@{self.queue_id}@{self.offset}@{self.cid}@{self.tag}"
-
-    def encode(self) -> bytes:
-        """Return the body of the message."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def decode(cls, body: ReadableBuffer) -> Self:
-        """Decode the body of a message.
-
-        Raises:
-            CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
-        """
-        try:
-            return msgspec.json.decode(body, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise CodecError(f"OrderRecord: {error}") from None
 
 
 class Acknowledged(NamedTuple):
@@ -229,8 +210,7 @@ class PopCheckPoints:
         Until the offsets are written the file has the reset. A start would repeat it, and deliver what was acknowledged
         since then, if the record did not say that it is over.
         """
-        place = queue.topic, queue.group, queue.queue_id
-        self._orders.clear_block(*place)
+        self._orders.clear_block(*queue.where)
         result = self.put_order(queue)
         if result.status is _PUT_OK:
             self._offsets.take_reset(queue.group, queue.topic, queue.queue_id)
@@ -238,9 +218,8 @@ class PopCheckPoints:
 
     def put_order(self, queue: PopQueue) -> PutMessageResult:
         """Store the batch of a queue that is popped in order, after a change of it."""
-        place = queue.topic, queue.group, queue.queue_id
         offset = self._offsets.query(queue.group, queue.topic, queue.queue_id)
-        record = OrderRecord(queue.topic, queue.group, queue.queue_id, offset, self._orders.info(*place))
+        record = OrderRecord(queue.topic, queue.group, queue.queue_id, offset, self._orders.info(*queue.where))
         return self._put(record, self._clock.time_ms(), 0)
 
     def change(

@@ -84,6 +84,7 @@ class PopQueue:
 
     Attributes:
         topic: the topic, which may be a retry topic of POP.
+        where: topic, group and queue id.
         key: ``topic@group``, as offset tables have it.
         open: open check points by start offset and pop time.
         in_flight: messages popped and not acknowledged.
@@ -104,13 +105,15 @@ class PopQueue:
         "queue_id",
         "sets",
         "topic",
+        "where",
     )
 
     def __init__(self, topic: str, group: str, queue_id: int, durable_offset: int) -> None:
         self.topic = topic
         self.group = group
-        self.key = f"{topic}@{group}"
         self.queue_id = queue_id
+        self.where = topic, group, queue_id
+        self.key = f"{topic}@{group}"
         self.open: dict[tuple[int, int], OpenCheckPoint] = {}
         self.in_flight = 0
         self.is_busy = False
@@ -205,4 +208,4 @@ class PopQueues:
     def remove(self, queues: Iterable[PopQueue]) -> None:
         """Forget queues whose group or topic is gone; their check points must be closed."""
         for queue in list(queues):
-            del self._queues[queue.topic, queue.group, queue.queue_id]
+            del self._queues[queue.where]

@@ -20,22 +20,15 @@ from typing import Final, NamedTuple
 from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
-from rocketbroker.broker.pop.pop_check_points import FORGOTTEN, ORDER_TAG, OrderRecord, PopCheckPoints
+from rocketbroker.broker.pop.pop_check_points import FORGOTTEN, OrderRecord, PopCheckPoints
 from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueue
 from rocketbroker.broker.pop.pop_revive_service import RETRY_QUEUE
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import get_property
-from rocketbroker.codec.message.pop_check_point import (
-    ACK_TAG,
-    BATCH_ACK_TAG,
-    CK_TAG,
-    AckMsg,
-    BatchAckMsg,
-    PopCheckPoint,
-)
-from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topic
+from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topics
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.offset import OrderInfo
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
@@ -54,6 +47,7 @@ _BATCH: Final = 256
 _MOST_COPIES: Final = 32
 _TAGS: Final = b"TAGS"
 _OUT_MS: Final = b"TIMER_OUT_MS"
+_ACKS: Final[dict[str, type[AckMsg]]] = {kind.tag: kind for kind in (AckMsg, BatchAckMsg)}
 
 #: Topic, group, queue, start offset, time of the pop.
 Key = tuple[str, str, int, int, int]
@@ -308,7 +302,7 @@ class PopRecovery:
     def _retry_topics(queue: PopQueue) -> list[str]:
         if queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return [queue.topic]
-        return [pop_retry_topic(queue.topic, queue.group, version) for version in (1, 2)]
+        return pop_retry_topics(queue.topic, queue.group)
 
     async def _last_copies(self, topic: str) -> list[MessageExt]:
         """Return the messages of a retry topic that the log has after the last record."""
@@ -362,17 +356,15 @@ def _apply(
     on_ack: Callable[[Key, list[int]], object],
 ) -> None:
     """Decode a record and apply it; log one that is broken."""
-    tags = get_property(message.properties_bytes, _TAGS)
+    tags = (get_property(message.properties_bytes, _TAGS) or b"").decode(errors="replace")
     try:
-        if tags == CK_TAG.encode():
+        if tags == PopCheckPoint.tag:
             records.check_point(PopCheckPoint.decode(message.body), place, revive_queue_id)
-        elif tags == ORDER_TAG.encode():
+        elif tags == OrderRecord.tag:
             records.order(OrderRecord.decode(message.body))
-        elif tags in {ACK_TAG.encode(), BATCH_ACK_TAG.encode()}:
-            is_batch = tags == BATCH_ACK_TAG.encode()
-            ack = (BatchAckMsg if is_batch else AckMsg).decode(message.body)
-            offsets = ack.ack_offset_list if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
-            on_ack((ack.topic, ack.consumer_group, ack.queue_id, ack.start_offset, ack.pop_time), offsets)
+        elif tags in _ACKS:
+            ack = _ACKS[tags].decode(message.body)
+            on_ack((ack.topic, ack.consumer_group, ack.queue_id, ack.start_offset, ack.pop_time), ack.offsets)
     except CodecError as error:
         log.error("POP: record %d of %s is skipped: %s", message.queue_offset, message.topic, error)  # noqa: TRY400
 

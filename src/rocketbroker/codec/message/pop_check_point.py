@@ -23,7 +23,9 @@ BATCH_ACK_TAG: Final = "bAck"
 Byte = Annotated[int, msgspec.Meta(ge=-128, le=127)]
 
 
-class _ReviveRecord(msgspec.Struct, omit_defaults=True):
+class ReviveRecord(msgspec.Struct, omit_defaults=True):
+    """Body of a record; ``tag`` is that of its message."""
+
     tag: ClassVar[str]
 
     def encode(self) -> bytes:
@@ -49,7 +51,7 @@ def _decoder(kind: type[Any]) -> Any:
     return msgspec.json.Decoder(kind).decode
 
 
-class PopCheckPoint(_ReviveRecord):
+class PopCheckPoint(ReviveRecord):
     """Messages of one queue that one pop delivered; due at ``revive_time``. Times are in ms.
 
     ``queue_offset_diff``: distances of the messages from ``start_offset``; without it, the ``num`` messages from there
@@ -100,7 +102,7 @@ class PopCheckPoint(_ReviveRecord):
         return self.start_offset + (self.queue_offset_diff[index] if self.queue_offset_diff else index)
 
 
-class AckMsg(_ReviveRecord):
+class AckMsg(ReviveRecord):
     """Acknowledgement of the message at ``ack_offset``."""
 
     tag: ClassVar[str] = ACK_TAG
@@ -121,6 +123,11 @@ class AckMsg(_ReviveRecord):
             f"@{self.tag}"
         )
 
+    @property
+    def offsets(self) -> list[int]:
+        """Queue offsets of the acknowledged messages."""
+        return [self.ack_offset]
+
 
 class BatchAckMsg(AckMsg):
     """Acknowledgement of the messages at ``ack_offset_list``; ``ack_offset`` is -1."""
@@ -128,6 +135,11 @@ class BatchAckMsg(AckMsg):
     tag: ClassVar[str] = BATCH_ACK_TAG
 
     ack_offset_list: list[Long] = msgspec.field(name="aol", default_factory=list)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Queue offsets of the acknowledged messages."""
+        return self.ack_offset_list
 
     @property
     def unique_id(self) -> str:

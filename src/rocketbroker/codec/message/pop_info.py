@@ -20,6 +20,8 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.common.errors import CodecError, shown
 
+#: Queue id of a pop from all queues of a topic.
+ALL_QUEUES: Final = -1
 #: Instead of a revive queue, in handles of messages that are consumed in order (POP_ORDER_REVIVE_QUEUE).
 REVIVE_QUEUE_ORDERLY: Final = 999
 #: With the name of a cluster: the topic that stores its check points and acknowledgements (REVIVE_TOPIC).
@@ -47,10 +49,14 @@ def pop_retry_topic(topic: str, group: str, version: int = 1) -> str:
     return f"{RETRY_GROUP_TOPIC_PREFIX}{group}{_RETRY_SEPARATORS[version]}{topic}"
 
 
+def pop_retry_topics(topic: str, group: str) -> list[str]:
+    """Return the names that ``pop_retry_topic`` has had, oldest version first."""
+    return [pop_retry_topic(topic, group, version) for version in _RETRY_SEPARATORS]
+
+
 def normal_topic(topic: str, group: str) -> str:
     """Return the topic of which ``topic`` is the group's retry topic, else ``topic`` itself (parseNormalTopic)."""
-    for version in _RETRY_SEPARATORS:
-        prefix = pop_retry_topic("", group, version)
+    for prefix in pop_retry_topics("", group):
         if topic.startswith(prefix):
             return topic[len(prefix) :]
     return topic

@@ -10,6 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.request_checks import illegal_queue
 
 _MOST_MESSAGES: Final = 32
 # A year.
@@ -67,10 +68,7 @@ class PopChecks:
             remark = f"the topic[{name}] peeking message is forbidden: its perm is {topic.perm}, which lacks read (4)"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         if queue_id >= topic.read_queue_nums:
-            remark = (
-                f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:[{topic.read_queue_nums}] "
-                f"consumer:[{connection.remote_address}]"
-            )
+            remark = illegal_queue(queue_id, topic, connection)
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             remark = (

@@ -139,6 +139,14 @@ def existing_topic(topics: TopicConfigManager, topic: str) -> TopicConfig:
     return config
 
 
+def illegal_queue(queue_id: int, topic: TopicConfig, connection: Connection) -> str:
+    """Return the remark for a queue that a consumer cannot read, as the topic has no such number."""
+    return (
+        f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
+        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.remote_address}]"
+    )
+
+
 def check_existing_group(groups: SubscriptionGroupManager, group: str) -> None:
     """Check that a group exists, without creating it.
 

@@ -177,10 +177,10 @@ class EntryReader:
             sound = await sound
         if len(sound.buffers) == len(named):
             return [memoryview(buffer) for buffer in sound.buffers]
-        return list(_split(sound.buffers))
+        return list(split_records(sound.buffers))
 
 
-def _split(buffers: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
+def split_records(buffers: Iterable[ReadableBuffer]) -> Iterator[memoryview]:
     """Split buffers into single records."""
     for buffer in buffers:
         view, at = memoryview(buffer), 0
