@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.grpc_port import InProcessBroker
 from rocketbroker.app.launch.dev_server import broker_settings
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
-from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.clock import Clock
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
 from rocketbroker.proxy.messaging_service import MessagingService
@@ -16,35 +15,12 @@ from tests.support.proxy_brokers import ENDPOINTS
 from tests.support.running import running, stopping
 
 
-class ControlledBroker:
-    """LocalBroker of a controller."""
+class ControlledBroker(InProcessBroker):
+    """The broker of a controller, to which topics and groups are added."""
 
     def __init__(self, controller: BrokerController) -> None:
+        super().__init__(controller._settings.broker, controller, controller._polling)
         self.controller = controller
-        self.routes = controller.routes
-        self.broker_name = "broker-a"
-        self.cluster_name = "DefaultCluster"
-        self.address = controller.address
-
-    def topic_config(self, topic: str) -> TopicConfig | None:
-        """Return the settings of a topic."""
-        return self.controller.topic_configs.select(topic)
-
-    def subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the settings of a group, made if it may be."""
-        return self.controller.subscription_groups.find(group)
-
-    def end_batch(self) -> None:
-        """Dispatch stored messages."""
-        self.controller.store.appender.dispatch()
-
-    def drop_held(self, connection: Connection, command: Command) -> None:
-        """Forget a held pop."""
-        self.controller._polling.drop(connection, command)
-
-    def connection_closed(self, connection: Connection) -> None:
-        """Forget a client."""
-        self.controller.connection_closed(connection)
 
     def add_topic(self, name: str, message_type: str = "", queues: int = 4) -> None:
         """Make a topic that takes messages of a type."""

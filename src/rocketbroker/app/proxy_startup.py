@@ -6,7 +6,7 @@ mqproxy [-n 127.0.0.1:9876] [-pc rmq-proxy.json] [-pm cluster|local] [-bc broker
 import os
 import sys
 import uuid
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settin
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_settings import ProxySettings, load_proxy_settings
 from rocketbroker.common.errors import ConfigError, StoreError
-
-if TYPE_CHECKING:
-    from rocketbroker.common.lifecycle import Part
 
 app = new_app()
 
@@ -78,8 +75,7 @@ def _run(settings: ProxySettings, path: str) -> None:
     if not proxy.namesrv_addr:
         raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
     port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
-    part: Part = port
-    run(serve(part, lambda: _announce(port.port)))
+    run(serve(port, lambda: _announce(port.port)))
 
 
 def _announce(port: int) -> None:

@@ -124,7 +124,7 @@ async def succeeded(answer: Command | Awaitable[Command]) -> Command:
 
 
 def header_of(answer: Command, header_type: type[H]) -> H:
-    """Return the header of an answer; some processors leave it as a table."""
+    """Return the header of an answer of ``ServiceManager.invoke``."""
     header = answer.header
     return header if isinstance(header, header_type) else from_ext_fields(header, header_type)
 

@@ -8,7 +8,7 @@ consumers through DefaultHeartBeatSyncerTopic; nothing here depends on that.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from rocketbroker.client.core.errors import NameServerError, TopicRouteError
@@ -16,34 +16,21 @@ from rocketbroker.client.core.name_server_client import NameServerClient
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.remoting.bodies.client import HeartbeatData, ProducerData
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.headers.admin import (
     GetSubscriptionGroupConfigRequestHeader,
     GetTopicConfigRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.message import (
-    CheckTransactionStateRequestHeader,
-    RecallMessageResponseHeader,
-    SendMessageResponseHeader,
-)
-from rocketbroker.codec.remoting.headers.pop import (
-    ChangeInvisibleTimeResponseHeader,
-    PopMessageRequestHeader,
-    PopMessageResponseHeader,
-)
-from rocketbroker.codec.remoting.remoting_command import (
-    Command,
-    CommandCustomHeader,
-    from_ext_fields,
-    request,
-    response,
-)
+from rocketbroker.codec.remoting.headers.message import CheckTransactionStateRequestHeader
+from rocketbroker.codec.remoting.headers.pop import PopMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.proxy.call_context import succeeded
 from rocketbroker.proxy.service_manager import ProxyChannel
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -54,14 +41,6 @@ _TIMEOUT_S: Final = 3.0
 _FRESH_S: Final = 20.0
 _HEARTBEAT_S: Final = 30.0
 _MOST_CACHED: Final = 50_000
-_ANSWER_HEADERS: Final[dict[int, type[CommandCustomHeader]]] = {
-    RequestCode.SEND_MESSAGE: SendMessageResponseHeader,
-    RequestCode.SEND_MESSAGE_V2: SendMessageResponseHeader,
-    RequestCode.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
-    RequestCode.POP_MESSAGE: PopMessageResponseHeader,
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: ChangeInvisibleTimeResponseHeader,
-    RequestCode.RECALL_MESSAGE: RecallMessageResponseHeader,
-}
 
 V = TypeVar("V")
 
@@ -156,9 +135,7 @@ class ClusterServiceManager:
             raise BrokerResponseError(ResponseCode.TOPIC_NOT_EXIST, str(error)) from error
         except NameServerError as error:
             raise RemotingConnectError(str(error)) from error
-        for broker in route.broker_datas:
-            if MASTER_ID in broker.broker_addrs:
-                self._masters[broker.broker_name] = broker.broker_addrs[MASTER_ID]
+        self._note_masters(route.broker_datas)
         return route
 
     async def topic_config(self, topic: str) -> TopicConfig:
@@ -207,20 +184,18 @@ class ClusterServiceManager:
 
     async def _find_masters(self) -> None:
         try:
-            answer = await self._name_servers.invoke(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+            answer = await succeeded(self._name_servers.invoke(request(RequestCode.GET_BROKER_CLUSTER_INFO)))
         except NameServerError as error:
             raise RemotingConnectError(str(error)) from error
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerResponseError(answer.code, answer.remark or "")
-        for name, broker in ClusterInfo.decode(answer.body).broker_addr_table.items():
+        self._note_masters(ClusterInfo.decode(answer.body).broker_addr_table.values())
+
+    def _note_masters(self, brokers: Iterable[BrokerData]) -> None:
+        for broker in brokers:
             if MASTER_ID in broker.broker_addrs:
-                self._masters[name] = broker.broker_addrs[MASTER_ID]
+                self._masters[broker.broker_name] = broker.broker_addrs[MASTER_ID]
 
     async def _asked(self, address: str, command: Command) -> bytes:
-        answer = await self._remoting.invoke(address, command, _TIMEOUT_S)
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerResponseError(answer.code, answer.remark or "")
-        return bytes(answer.body)
+        return bytes((await succeeded(self._remoting.invoke(address, command, _TIMEOUT_S))).body)
 
     def invoke(self, channel: ProxyChannel, broker_name: str, command: Command) -> Awaitable[Command]:
         """Send a request to the master of a broker, or a registration of a client to all of them."""
@@ -246,9 +221,6 @@ class ClusterServiceManager:
             self._masters.pop(broker_name, None)
             raise
         answer.body = bytes(answer.body)
-        header_type = _ANSWER_HEADERS.get(command.code)
-        if header_type is not None and answer.header:
-            answer.header = from_ext_fields(answer.header, header_type)
         return answer
 
     # -- clients

@@ -18,7 +18,6 @@ from rocketbroker.codec.message.pop_info import (
     decode_extra_info,
     parse_order_count_info,
     parse_start_offset_info,
-    real_topic,
     retry_flag,
 )
 from rocketbroker.codec.remoting.bodies.pop import MAX_BIT_SET, BatchAck, BatchAckMessageRequestBody
@@ -303,7 +302,7 @@ class Consuming:
     async def _ack(self, client: ProxyClient, place: Place, handle: ReceiptHandle) -> None:
         header = AckMessageRequestHeader(
             consumer_group=place.group,
-            topic=real_topic(place.topic, place.group, place.retry),
+            topic=place.stored_topic,
             queue_id=place.queue_id,
             extra_info=handle.text,
             offset=place.queue_offset,
@@ -367,7 +366,7 @@ class Consuming:
             group=place.group,
             delay_level=-1,
             origin_msg_id=message_id,
-            origin_topic=real_topic(place.topic, place.group, place.retry),
+            origin_topic=place.stored_topic,
             max_reconsume_times=0,
         )
         command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)

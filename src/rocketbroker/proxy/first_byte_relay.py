@@ -38,7 +38,7 @@ class FirstByteRelay:
     def __init__(self, host: str, port: int, folder: Path, plain: Path, tls: Path, first_byte_s: float) -> None:
         self.host, self.port = host, port
         self._folder, self._plain, self._tls = folder, plain, tls
-        self._first_byte_s = first_byte_s
+        self.first_byte_s = first_byte_s
         self._tasks = TaskOwner("FirstByteRelay")
         self._servers: list[asyncio.Server] = []
         self._ends: set[_End] = set()
@@ -134,13 +134,8 @@ class FirstByteRelay:
 
     def give_up(self, client: "_Accepted") -> None:
         """Close a connection that sent nothing."""
-        log.info("connection to %s: nothing was received for %g s; closing", client.peer, self._first_byte_s)
+        log.info("connection to %s: nothing was received for %g s; closing", client.peer, self.first_byte_s)
         client.transport.abort()
-
-    @property
-    def first_byte_s(self) -> float:
-        """Seconds after which a connection without a byte is closed."""
-        return self._first_byte_s
 
 
 class _End(asyncio.Protocol):

@@ -19,11 +19,11 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
-from rocketbroker.proxy.call_context import CallContext, StatusError, call_context
+from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
 from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, TelemetryCommand
-from rocketbroker.proxy.messaging_service import MessagingService, status_of
+from rocketbroker.proxy.messaging_service import MessagingService
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
 log = logging.getLogger(__name__)

@@ -7,37 +7,26 @@ read event.
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, InTurn, Route
-from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import (
     FLAG_RESPONSE,
     Command,
-    CommandCustomHeader,
     RemotingCommand,
-    from_ext_fields,
     response,
 )
-from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import address_key, is_loopback
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.service_manager import LocalBroker, ProxyChannel
 from rocketbroker.transport.responder import error_answer
-
-# Answers that come as bytes, whose header is decoded again.
-_HEADERS: Final[Mapping[int, type[CommandCustomHeader]]] = {
-    RequestCode.SEND_MESSAGE: SendMessageResponseHeader,
-    RequestCode.SEND_MESSAGE_V2: SendMessageResponseHeader,
-    RequestCode.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
-}
 
 
 class LocalConnection:
@@ -79,7 +68,7 @@ class LocalConnection:
         if isinstance(work, Awaitable):
             self._tasks.start(self._finish(future, command, work), f"request-{command.code}")
         else:
-            future.set_result(_answer_of(command.code, work))
+            future.set_result(_answer_of(work))
 
     async def _finish(self, future: asyncio.Future[Command], command: Command, work: Awaitable[Any]) -> None:
         answer = await _awaited(command.code, work)
@@ -198,7 +187,7 @@ class LocalServiceManager:
             connection.held[command.opaque] = held
             return self._held(connection, command, held)
         work = answer.work if isinstance(answer, InTurn) else answer
-        return _awaited(command.code, work) if isinstance(work, Awaitable) else _answer_of(command.code, work)
+        return _awaited(command.code, work) if isinstance(work, Awaitable) else _answer_of(work)
 
     async def _held(self, connection: LocalConnection, command: Command, held: asyncio.Future[Command]) -> Command:
         """Wait for the answer to a held request, and drop the request if the caller is cancelled."""
@@ -228,20 +217,17 @@ class LocalServiceManager:
 
 async def _awaited(code: int, work: Awaitable[Any]) -> Command:
     try:
-        return _answer_of(code, await work)
+        return _answer_of(await work)
     except Exception as error:  # noqa: BLE001 - logged and answered
         return error_answer(code, error)
 
 
-def _answer_of(code: int, answer: Any) -> Command:
-    """Return an answer as a command, with a typed header."""
+def _answer_of(answer: Any) -> Command:
+    """Return an answer as a command; that of a send comes as a frame."""
     if isinstance(answer, RemotingCommand):
         answer.flag |= FLAG_RESPONSE
         return answer
     frame = b"".join(answer) if isinstance(answer, list) else answer
     command = decode_frame(memoryview(frame)[LENGTH.size :])
     command.body = bytes(command.body)
-    header_type = _HEADERS.get(code)
-    if header_type is not None and command.header:
-        command.header = from_ext_fields(command.header, header_type)
     return command

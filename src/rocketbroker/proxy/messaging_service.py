@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.lifecycle import stop_all
-from rocketbroker.proxy.call_context import CallContext, status_of
+from rocketbroker.proxy.call_context import CallContext
 from rocketbroker.proxy.clients import Clients, TelemetryStream
 from rocketbroker.proxy.consuming import Consuming
 from rocketbroker.proxy.messaging_pb2 import (
@@ -43,8 +43,6 @@ from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
 from rocketbroker.proxy.transactions import OpenTransactions
 
-__all__ = ["MessagingService", "TelemetryStream", "status_of"]
-
 
 class MessagingService:
     """Answers of calls from clients and brokers; renewals of messages run from start to stop.
@@ -58,7 +56,6 @@ class MessagingService:
     def __init__(self, brokers: ServiceManager, endpoints: Endpoints, clock: Clock | None = None) -> None:
         clock = clock or SystemClock()
         transactions = OpenTransactions()
-        self.endpoints = endpoints
         self._receipts = receipts = Receipts(brokers, clock)
         self._clients = clients = Clients(brokers, transactions, receipts.release)
         self._routing = routing = Routing(brokers, endpoints)

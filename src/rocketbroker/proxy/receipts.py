@@ -97,6 +97,11 @@ class Place(NamedTuple):
     queue_id: int
     queue_offset: int
 
+    @property
+    def stored_topic(self) -> str:
+        """Topic that stores the message: ``topic`` or a retry topic."""
+        return real_topic(self.topic, self.group, self.retry)
+
 
 def place_of(group: str, topic: str, handle: ReceiptHandle) -> Place:
     """Return the message that a handle is for."""
@@ -191,7 +196,7 @@ class Receipts:
         info = handle.info
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=place.group,
-            topic=real_topic(place.topic, place.group, place.retry),
+            topic=place.stored_topic,
             queue_id=place.queue_id,
             extra_info=handle.text,
             offset=place.queue_offset,

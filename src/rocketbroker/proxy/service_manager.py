@@ -77,9 +77,10 @@ class ServiceManager(Protocol):
     def invoke(self, channel: ProxyChannel, broker_name: str, command: Command) -> Command | Awaitable[Command]:
         """Send a request to the master of a broker; return the answer, whatever its code, or an awaitable of it.
 
-        The header is a typed one. The header of the answer is typed too, and its body is a copy. HEART_BEAT and
-        UNREGISTER_CLIENT register the channel with the brokers' producers and consumers: an empty ``broker_name`` sends
-        them to all brokers. An answer at hand is returned as such: a send without a wait costs no task.
+        The header is a typed one; that of the answer may be a table (``call_context.header_of``), and its body is a
+        copy. HEART_BEAT and UNREGISTER_CLIENT register the channel with the brokers' producers and consumers: an empty
+        ``broker_name`` sends them to all brokers. An answer at hand is returned as such: a send without a wait costs no
+        task.
 
         Cancelling the awaitable drops a held request, such as a pop whose client has gone.
 
