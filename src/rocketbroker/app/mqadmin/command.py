@@ -44,6 +44,12 @@ RouteCluster = Annotated[
 BrokerAddr = Annotated[
     str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Run on this broker only.")
 ]
+OnBroker = Annotated[
+    str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
+]
+OnCluster = Annotated[
+    str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
+]
 Cluster = Annotated[
     str | None, typer.Option("-c", "--cluster", metavar="CLUSTER", help="Run on all brokers of this cluster.")
 ]
@@ -191,6 +197,19 @@ async def chosen_brokers(admin: AdminClient, broker: str | None, cluster: str | 
     if broker and cluster:
         raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster), or neither (all)")
     return [broker] if broker else await admin.fetch_broker_addresses(cluster)
+
+
+async def chosen_masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the address of the given broker, or those of the masters of the cluster.
+
+    Raises:
+        typer.BadParameter: not exactly one of them is given.
+    """
+    if broker is not None and cluster is None:
+        return [broker]
+    if cluster is not None and broker is None:
+        return list((await admin.fetch_master_addresses(cluster)).values())
+    raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
 
 
 async def on_brokers(

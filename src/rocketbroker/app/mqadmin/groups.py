@@ -5,7 +5,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Group, Report, RouteCluster, TrueFalse, sub_command
+from rocketbroker.app.mqadmin.command import (
+    Group,
+    OnBroker,
+    OnCluster,
+    Report,
+    RouteCluster,
+    TrueFalse,
+    chosen_masters,
+    sub_command,
+)
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -283,12 +292,8 @@ async def set_consume_mode(
     topic_name: Annotated[str, typer.Option("-t", "--topicName", metavar="TOPIC", help="Topic.")],
     group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Consumer group.")],
     mode: Annotated[MessageRequestMode, typer.Option("-m", "--mode", help="Delivery mode.")],
-    broker_addr: Annotated[
-        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
-    ] = None,
-    cluster_name: Annotated[
-        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
-    ] = None,
+    broker_addr: OnBroker = None,
+    cluster_name: OnCluster = None,
     pop_share_queue_num: Annotated[
         int,
         typer.Option(
@@ -300,15 +305,8 @@ async def set_consume_mode(
     ] = 0,
 ) -> Report:
     """Let a group pull or pop a topic on one broker (-b) or in a cluster (-c)."""
-    if (broker_addr is None) == (cluster_name is None):
-        raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
-    addresses = (
-        [broker_addr]
-        if broker_addr is not None
-        else list((await admin.fetch_master_addresses(str(cluster_name))).values())
-    )
     succeeded, failures = [], []
-    for address in addresses:
+    for address in await chosen_masters(admin, broker_addr, cluster_name):
         try:
             await admin.set_message_request_mode(address, topic_name, group_name, mode, pop_share_queue_num)
         except RocketBrokerError as error:

@@ -6,7 +6,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, RouteCluster, Topic, TrueFalse, sub_command
+from rocketbroker.app.mqadmin.command import (
+    OnBroker,
+    OnCluster,
+    Report,
+    RouteCluster,
+    Topic,
+    TrueFalse,
+    chosen_masters,
+    sub_command,
+)
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -101,12 +110,8 @@ def route_table(route: TopicRouteData) -> Table:
 async def update_topic(
     admin: AdminClient,
     topic: Topic,
-    broker_addr: Annotated[
-        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Apply on this broker only.")
-    ] = None,
-    cluster_name: Annotated[
-        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Apply on all masters of this cluster.")
-    ] = None,
+    broker_addr: OnBroker = None,
+    cluster_name: OnCluster = None,
     read_queue_nums: Annotated[
         int, typer.Option("-r", "--readQueueNums", min=1, metavar="COUNT", help="Number of queues to read.")
     ] = 8,
@@ -129,8 +134,6 @@ async def update_topic(
     ] = "",
 ) -> Report:
     """Create or change a topic on one broker (-b) or in a cluster (-c)."""
-    if (broker_addr is None) == (cluster_name is None):
-        raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
     try:
         check_topic(topic)
     except InvalidMessageError as error:
@@ -144,11 +147,7 @@ async def update_topic(
         order=order.is_true,
         attributes=parse_attributes(attributes),
     )
-    addresses = (
-        [broker_addr]
-        if broker_addr is not None
-        else list((await admin.fetch_master_addresses(str(cluster_name))).values())
-    )
+    addresses = await chosen_masters(admin, broker_addr, cluster_name)
     lines = []
     for address in addresses:
         await admin.create_and_update_topic_config(address, config)
