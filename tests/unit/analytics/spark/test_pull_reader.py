@@ -3,7 +3,9 @@
 import json
 import logging
 import pickle
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.spark import broker_queues, pull_reader, read_options
+from rocketbroker.analytics.spark.broker_queues import BrokerQueues
 from rocketbroker.analytics.spark.pull_options import batch_options, stream_options
 from rocketbroker.analytics.spark.pull_reader import PullReader, PullStreamReader
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
@@ -51,10 +54,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def queues(monkeypatch: pytest.MonkeyPatch) -> FakeQueues:
+def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeQueues]:
     monkeypatch.setattr(broker_queues, "PATIENCE_S", 0.0)
     monkeypatch.setattr(broker_queues, "RETRY_S", 0.0)
-    return FakeQueues({ORDERS: (10, 30), ORDERS_1: (0, 0), OTHER: (5, 12)})
+    with ExitStack() as readers:
+        monkeypatch.setattr(Stream, "readers", readers, raising=False)
+        yield FakeQueues({ORDERS: (10, 30), ORDERS_1: (0, 0), OTHER: (5, 12)})
 
 
 def given(options: dict[str, str]) -> dict[str, str]:
@@ -80,6 +85,8 @@ def batch(queues: FakeQueues, **options: str) -> Offsets:
 class Stream:
     """A query: its progress is what Spark would have in the checkpoint."""
 
+    readers: ExitStack  # closed by the end of the test
+
     def __init__(self, queues: FakeQueues, **options: str) -> None:
         self.queues, self.options = queues, options
         self.restart(**options)
@@ -91,6 +98,7 @@ class Stream:
 
     def restart(self, **options: str) -> None:
         self.reader = PullStreamReader(stream_options(given(options)), SCHEMA, lambda _address: self.queues)
+        self.readers.callback(self.reader.stop)
 
     def batch(self, limit: Any = None) -> Offsets:
         """Run one micro-batch."""
@@ -102,10 +110,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(queues: FakeQueues) -> Iterator[Stream]:
-    made = Stream(queues)
-    yield made
-    made.reader.stop()
+def stream(queues: FakeQueues) -> Stream:
+    return Stream(queues)
 
 
 def test_a_batch_reads_all_there_is(queues: FakeQueues):
@@ -213,6 +219,16 @@ def test_the_format_has_readers_of_all_columns():
     source = RocketMQ(given({}))
     assert isinstance(source.reader(source.schema()), PullReader)
     assert isinstance(source.streamReader(source.schema()), PullStreamReader)
+
+
+def test_a_stream_that_finds_no_server_leaves_no_thread():
+    def fail(_address: str) -> BrokerQueues:
+        raise RemotingConnectError("away")
+
+    before = {*threading.enumerate()}
+    with pytest.raises(RemotingConnectError, match="away"):
+        PullStreamReader(stream_options(given({})), SCHEMA, fail).initialOffset()
+    assert not {*threading.enumerate()} - before
 
 
 def test_readers_go_to_tasks():
