@@ -1,8 +1,8 @@
 """The official SDKs of the gRPC protocol, each fetched once at a pinned version; tests/interop/sdk has their drivers.
 
-Java comes by Maven, as all of Java does. The packages of Python and Node are pinned with hashes and without addresses,
-in a file of requirements and a package-lock that `bin/_lock` writes. Each SDK is installed into a folder of its own in
-the cache, never into the environment of the tests.
+Java comes by Maven, as all of Java does. The packages of Python, Node and Go are pinned with hashes and without
+addresses, in a file of requirements, a package-lock and a go.sum that `bin/_lock` writes. Each SDK is installed into a
+folder of its own in the cache, never into the environment of the tests.
 """
 
 import shutil
@@ -22,8 +22,8 @@ from tests.support.java_toolchain import (
 )
 
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "sdk"
-LANGUAGES = ("java", "python", "node")
-VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8"}
+LANGUAGES = ("java", "python", "node", "go")
+VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8", "go": "5.1.4"}
 INSTALL_LIMIT = 600  # seconds
 _LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
 
@@ -38,6 +38,8 @@ def missing_sdk(language: str) -> str | None:
         return missing_tools()
     if language == "node" and not (shutil.which("node") and shutil.which("npm")):
         return "needs-node: node or npm not found (Node 18 or later)"
+    if language == "go" and not shutil.which("go"):
+        return "needs-go: go not found (Go 1.24 or later)"
     return None
 
 
@@ -52,7 +54,9 @@ def sdk_command(language: str, home: Path) -> list[str]:
         return [find_tools()["java"], *_LIGHT, f"-Duser.home={home}", "-cp", classpath, "Sdk"]
     if language == "python":
         return [str(_python() / "bin" / "python"), "-P", str(SOURCES / "python" / "sdk.py")]
-    return [str(shutil.which("node")), str(_node() / "sdk.js")]
+    if language == "node":
+        return [str(shutil.which("node")), str(_node() / "sdk.js")]
+    return [str(_go() / "sdk")]
 
 
 def _python() -> Path:
@@ -78,6 +82,18 @@ def _node() -> Path:
         _call(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(folder)])
 
     return made_once(cache_dir() / f"sdk-node-{digest_of(*(file.read_bytes() for file in files))}", install)
+
+
+def _go() -> Path:
+    """Return a folder with our driver, compiled with the Go SDK."""
+    sources = SOURCES / "go"
+    version = subprocess.run(["go", "version"], capture_output=True, check=True, timeout=INSTALL_LIMIT).stdout
+
+    def compile_it(folder: Path) -> None:
+        _call(["go", "build", "-C", str(sources), "-mod=readonly", "-buildvcs=false", "-o", str(folder / "sdk"), "."])
+
+    digest = digest_of(version, *(file.read_bytes() for file in sorted(sources.iterdir())))
+    return made_once(cache_dir() / f"sdk-go-{digest}", compile_it)
 
 
 def _call(command: list[str]) -> None:
