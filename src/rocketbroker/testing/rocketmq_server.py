@@ -12,8 +12,10 @@ from typing import Any, Self, TypeVar
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import FIRST_BROKER, DevBroker, DevServer, disk_use, small_files
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config.hosts import LOOPBACK
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.config.proxy_config import grpc_properties
@@ -417,6 +419,18 @@ class RocketMQServer(MustClose):
         return self._server.brokers[name]
 
     # -- what is stored
+
+    def create_topic(self, topic: str, message_type: str = "NORMAL") -> None:
+        """Create a topic on all brokers, for messages of a type: NORMAL, FIFO, DELAY or TRANSACTION.
+
+        The 5.x SDKs need it before their first send; other clients create a topic by sending to it.
+        """
+        self._run(self._create_topic(TopicConfig(topic, 8, 8, attributes={"+message.type": message_type})))
+
+    async def _create_topic(self, config: TopicConfig) -> None:
+        async with AdminClient(self._server.namesrv_addr) as admin:
+            for broker in self._brokers():
+                await admin.create_and_update_topic_config(broker.address, config)
 
     def messages(self, topic: str) -> list[MessageExt]:
         """Return all messages of a topic in the order in which they were stored."""

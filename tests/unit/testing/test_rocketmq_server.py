@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client import Message, Producer, PullConsumer, SendResult
+from rocketbroker.client import AdminClient, Message, Producer, PullConsumer, SendResult
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
 from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
@@ -52,6 +52,15 @@ async def test_an_asyncio_test_sends_and_receives():
 def test_a_test_without_asyncio_has_the_same_server(mq: RocketMQServer):
     asyncio.run(send(mq, b"order 1"))
     mq.assert_messages("Orders", [b"order 1"])
+
+
+async def test_a_topic_is_created_on_all_brokers_with_its_type():
+    async with RocketMQServer(brokers=2) as mq:
+        mq.create_topic("Reminders", "DELAY")
+        async with AdminClient(mq.namesrv_addr) as admin:
+            addresses = await admin.fetch_master_addresses("DefaultCluster")
+            topics = [await admin.examine_topic_config(each, "Reminders") for each in addresses.values()]
+    assert [topic.attributes for topic in topics] == [{"message.type": "DELAY"}] * 2
 
 
 async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
