@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -97,11 +98,14 @@ async def keep_messages(store: Path, count: int) -> None:
 
 async def test_settings_and_control_of_an_ephemeral_one(tmp_path: Path):
     ready = tmp_path / "ready.env"
-    options = ("--ephemeral", "--control-port", "0", "--ready-file", str(ready), "--set", "maxMessageSize=100")
+    options = ["--ephemeral", "--control-port", "0", "--grpc", "--ready-file", str(ready)]
+    options += ["--set", "maxMessageSize=100"]
     async with started(tmp_path, *options) as process:
         namesrv = await address_in(process)
         found = dict(line.split("=", 1) for line in ready.read_text().split())
         assert found["NAMESRV_ADDR"] == namesrv
+        host, port = found["ENDPOINTS"].split(":")
+        socket.create_connection((host, int(port)), READY_S).close()
         async with Producer("shop", namesrv, retry_times_when_send_failed=0) as producer:
             await producer.send(Message("Orders", b"order"))
             with pytest.raises(BrokerResponseError, match="maxMessageSize"):

@@ -88,8 +88,8 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         typer.Option(
             "--ready-file",
             metavar="FILE",
-            help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit. With "
-            "--control-port it also has CONTROL_URL.",
+            help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit. With --grpc "
+            "it also has ENDPOINTS, with --control-port CONTROL_URL.",
         ),
     ] = None,
     ephemeral: Annotated[
@@ -214,9 +214,15 @@ def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept:
     print(f"  store   {server.store}{kept}")
 
 
+def _variables(server: "DevServer | RocketMQServer") -> str:
+    """Return the addresses as the ready file has them."""
+    endpoints = f"ENDPOINTS={server.endpoints}\n" if server.endpoints else ""
+    return f"NAMESRV_ADDR={server.namesrv_addr}\n{endpoints}"
+
+
 def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready: "_ReadyFile", started: float) -> None:
     def booted() -> None:
-        ready.write(f"NAMESRV_ADDR={mq.namesrv_addr}\nCONTROL_URL={control.url}\n")
+        ready.write(f"{_variables(mq)}CONTROL_URL={control.url}\n")
         _print_addresses(mq, started, "  (removed at exit)")
         print(f"  control {control.url}  <- clock, faults and reset by HTTP")
         print("Ctrl-C stops it.", flush=True)
@@ -226,7 +232,7 @@ def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready: "_R
 
 def _serve(server: "DevServer", ready: "_ReadyFile", started: float) -> None:
     def booted() -> None:
-        ready.write(f"NAMESRV_ADDR={server.namesrv_addr}\n")
+        ready.write(_variables(server))
         _print_addresses(server, started, "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)")
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
