@@ -3,10 +3,12 @@
 A page is one session in one folder. A block of Python or properties whose first line is a comment with a file name is
 saved under that name, a Java class under its own. In a console block each line after ``$`` is a command, and the lines
 below it are printed by it: numbers, ids and paths may differ. Servers run until the page ends. Ports are free ones.
-Where the reader begins there are the folders ``conf`` of the checkout, ``lib`` with the official Java client,
-``apache-store`` with a store of Apache RocketMQ, and the file ``junit.jar``.
+Where the reader begins there are the folders ``conf`` of the checkout, ``lib`` and ``sdk`` with the official Java
+clients of remoting and of gRPC, ``apache-store`` with a store of Apache RocketMQ, and the file ``junit.jar``. What a
+page installs is there already; the page names the version that the tests have.
 """
 
+import importlib.metadata
 import os
 import re
 import shlex
@@ -20,12 +22,14 @@ from typing import NamedTuple
 
 from tests.support import golden_store
 from tests.support.java import LIGHT
-from tests.support.java_toolchain import find_tools, jars, junit_jar
+from tests.support.java_toolchain import SDK, find_tools, jars, junit_jar
 from tests.support.ports import free_ports
+from tests.support.sdk_toolchain import GO_SDK, NODE_SDK, SOURCES, go_sdk, node_sdk
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 200
 SERVERS = ("mqdev", "mqnamesrv", "mqbroker")
+INSTALLS = (["pip", "install"], ["npm", "install"], ["go", "get"])
 ENDING = {"--demo", "--version", "-h", "--help", "-p", "-m"}  # options with which a server command ends by itself
 COMMENT = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
 # What differs from run to run: paths of temporary files, times, hexadecimal ids, numbers.
@@ -73,7 +77,7 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         broker = free_ports(-2, -1, 1)  # VIP port, name server, HA
-        self._ports = {"9876": str(broker - 1), "10911": str(broker)}
+        self._ports = {"9876": str(broker - 1), "10911": str(broker), "8081": str(free_ports())}
         self._servers: list[subprocess.Popen[bytes]] = []
         self._sourced = ""  # commands that read variables for all commands below them
         self._make_commands()
@@ -90,13 +94,20 @@ class Session:
         path = f"{commands}:{ROOT / 'bin'}:{os.environ['PATH']}"
         home = {"HOME": str(self.folder), "PATH": path, "ROCKETMQ_HOME": str(self.folder)}
         home["PYTEST_PLUGINS"] = "rocketbroker.testing.pytest_plugin"  # an installed package is found without it
-        home["GOCACHE"] = os.environ.get("GOCACHE") or str(Path.home() / ".cache" / "go-build")  # hundreds of packages
+        # Hundreds of packages, and where they come from.
+        for name, place in {
+            "GOCACHE": ".cache/go-build",
+            "GOMODCACHE": "go/pkg/mod",
+            "GOENV": ".config/go/env",
+        }.items():
+            home[name] = os.environ.get(name) or str(Path.home() / place)
         self._environment = {**os.environ, **home, "COLUMNS": "160"}
 
     def _java(self) -> str:
         if "java" not in find_tools():
             return "exit 1"
         (self.folder / "lib").symlink_to(jars("5.5.0"))
+        (self.folder / "sdk").symlink_to(jars(SDK))
         (self.folder / "junit.jar").symlink_to(junit_jar())
         return f'exec {find_tools()["java"]} {" ".join(LIGHT)} -Duser.home={self.folder} "$@"'
 
@@ -121,8 +132,8 @@ class Session:
 
     def _do(self, step: Step) -> None:
         words = shlex.split(step.command)
-        if words[:2] == ["pip", "install"]:
-            check_extras(words[2:])
+        if words[:2] in INSTALLS:
+            self._install(words[0], words[2:])
         elif words[0] == "." and len(words) == 2:
             self._sourced += f"{step.command} && "
         elif words[0] in SERVERS and not ENDING & set(words):
@@ -133,10 +144,26 @@ class Session:
             assert done.returncode == 0, f"$ {step.command}\n{printed}"
             assert missing(step, printed) == [], f"$ {step.command}\n{printed}"
 
+    def _install(self, tool: str, words: list[str]) -> None:
+        """Check what a tool is asked for, and put it where the tool does; installing would need the network."""
+        if tool == "pip":
+            check_packages(words)
+        elif tool == "npm":
+            assert words == [NODE_SDK]
+            (self.folder / "node_modules").symlink_to(node_sdk() / "node_modules")
+        else:
+            assert words == [GO_SDK]
+            go_sdk()  # fetches and compiles the packages
+            shutil.copy(SOURCES / "go" / "go.sum", self.folder)
+            _, require, requirements = (SOURCES / "go" / "go.mod").read_text().partition("require ")
+            with (self.folder / "go.mod").open("a") as file:
+                file.write(require + requirements)
+
     def _serve(self, name: str, step: Step) -> None:
         command = step.command
         if name == "mqdev" and "--ephemeral" not in command:
             command += f" --port {self._ports['9876']} --broker-port {self._ports['10911']}"
+            command += f" --set grpcServerPort={self._ports['8081']}" if "--grpc" in command else ""
         elif name != "mqdev":
             port = self._ports["9876" if name == "mqnamesrv" else "10911"]
             given = re.search(r" -c (\S+)", command)
@@ -184,10 +211,14 @@ def file_name(block: Block) -> str | None:
     return named[1] if named else None
 
 
-def check_extras(words: list[str]) -> None:
-    """Check what pip is asked for: the checkout, with extras that it has. Installing would need the network."""
+def check_packages(words: list[str]) -> None:
+    """Check what pip is asked for: the checkout, with extras that it has, or packages that are here."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for word in words:
+        name, sign, version = word.partition("==")
+        if sign:
+            assert importlib.metadata.version(name) == version
+            continue
         found = re.fullmatch(r"\.(?:\[([\w,]+)\])?", word)
         assert found, word
         assert set((found[1] or "").split(",")) - {""} <= set(extras)

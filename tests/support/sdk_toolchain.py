@@ -24,6 +24,9 @@ from tests.support.java_toolchain import (
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "sdk"
 LANGUAGES = ("java", "python", "node", "go")
 VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8", "go": "5.1.4"}
+# What npm and go are asked for.
+NODE_SDK = f"rocketmq-client-nodejs@{VERSIONS['node']}"
+GO_SDK = f"github.com/apache/rocketmq-clients/golang/v5@v{VERSIONS['go']}"
 INSTALL_LIMIT = 600  # seconds
 _LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
 
@@ -55,8 +58,8 @@ def sdk_command(language: str, home: Path) -> list[str]:
     if language == "python":
         return [str(_python() / "bin" / "python"), "-P", str(SOURCES / "python" / "sdk.py")]
     if language == "node":
-        return [str(shutil.which("node")), str(_node() / "sdk.js")]
-    return [str(_go() / "sdk")]
+        return [str(shutil.which("node")), str(node_sdk() / "sdk.js")]
+    return [str(go_sdk() / "sdk")]
 
 
 def _python() -> Path:
@@ -72,7 +75,7 @@ def _python() -> Path:
     return made_once(cache_dir() / f"sdk-python-{version}-{digest_of(pins.read_bytes())}", install)
 
 
-def _node() -> Path:
+def node_sdk() -> Path:
     """Return a folder with the Node SDK and our driver, which finds it beside itself."""
     files = [SOURCES / "node" / name for name in ("package.json", "package-lock.json", "sdk.js")]
 
@@ -84,7 +87,7 @@ def _node() -> Path:
     return made_once(cache_dir() / f"sdk-node-{digest_of(*(file.read_bytes() for file in files))}", install)
 
 
-def _go() -> Path:
+def go_sdk() -> Path:
     """Return a folder with our driver, compiled with the Go SDK."""
     sources = SOURCES / "go"
     version = subprocess.run(["go", "version"], capture_output=True, check=True, timeout=INSTALL_LIMIT).stdout
