@@ -28,7 +28,7 @@ from tests.support.sdk_toolchain import GO_SDK, NODE_SDK, SOURCES, go_sdk, node_
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 200
-SERVERS = ("mqdev", "mqnamesrv", "mqbroker")
+SERVERS = ("mqdev", "mqnamesrv", "mqbroker", "mqproxy")
 INSTALLS = (["pip", "install"], ["npm", "install"], ["go", "get"])
 ENDING = {"--demo", "--version", "-h", "--help", "-p", "-m"}  # options with which a server command ends by itself
 COMMENT = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
@@ -77,7 +77,8 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         broker = free_ports(-2, -1, 1)  # VIP port, name server, HA
-        self._ports = {"9876": str(broker - 1), "10911": str(broker), "8081": str(free_ports())}
+        self._ports = {"9876": str(broker - 1), "10911": str(broker)}
+        self._ports |= {port: str(free_ports()) for port in ("8081", "8082")}
         self._servers: list[subprocess.Popen[bytes]] = []
         self._sourced = ""  # commands that read variables for all commands below them
         self._make_commands()
@@ -164,7 +165,7 @@ class Session:
         if name == "mqdev" and "--ephemeral" not in command:
             command += f" --port {self._ports['9876']} --broker-port {self._ports['10911']}"
             command += f" --set grpcServerPort={self._ports['8081']}" if "--grpc" in command else ""
-        elif name != "mqdev":
+        elif name in {"mqnamesrv", "mqbroker"}:
             port = self._ports["9876" if name == "mqnamesrv" else "10911"]
             given = re.search(r" -c (\S+)", command)
             settings = self.folder / (given[1] if given else f"{name}.conf")
