@@ -95,6 +95,12 @@ Give either `-b` or `-c`. Clients that let the broker assign their queues learn 
 `brokers`, the addresses of those that succeeded; the others are named on stderr.""",
         "mqadmin setConsumeMode -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest -g CG_Test -m POP -q 2",
     ),
+    "updateSubGroup": (
+        """\
+Give either `-b` or `-c`. All settings of the group are written: those without an option get the default shown here. In
+JSON: `brokers`, the addresses of those that succeeded, and `subscriptionGroupConfig`; others are named on stderr.""",
+        "mqadmin updateSubGroup -n 127.0.0.1:9876 -c DefaultCluster -g CG_Test -o true",
+    ),
     "getConsumerStatus": (
         """\
 In JSON: `group`, `topic` and `clients`. Each client has `clientId` and `queues` with `brokerName`, `queueId` and

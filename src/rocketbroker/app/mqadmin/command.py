@@ -13,6 +13,7 @@ from enum import StrEnum
 from inspect import Parameter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
 
 from rocketbroker.app.terminal import Table, print_json, print_table, say
@@ -55,6 +56,9 @@ Cluster = Annotated[
 ]
 
 _EXIT_FAILED = 1
+
+
+ATTRIBUTES_HELP = "Attributes to set or remove, as +a=b,+c=d,-e."
 
 
 class TrueFalse(StrEnum):
@@ -235,3 +239,34 @@ async def on_brokers(
         else:
             succeeded.append(address)
     return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Return attribute changes by signed key: ``+a=b`` sets, ``-a`` removes.
+
+    Raises:
+        typer.BadParameter: a part has neither form.
+    """
+    changes = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if len(key) < 2 or key[0] not in "+-" or (key[0] == "+") != bool(equals and value):
+            raise typer.BadParameter(
+                f"{part!r} does not change an attribute; use +key=value to set one, -key to remove one"
+            )
+        changes[key] = value
+    return changes
+
+
+def java_text(value: object) -> str:
+    """Return a value as Java's ``toString`` prints it."""
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return type(value).__name__ + java_text({shown: getattr(value, name) for name, shown in names})
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}={java_text(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(java_text, value))}]"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

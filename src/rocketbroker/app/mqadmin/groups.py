@@ -1,11 +1,13 @@
 """Sub-commands about consumer groups (org.apache.rocketmq.tools.command.consumer)."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
 import typer
 
 from rocketbroker.app.mqadmin.command import (
+    ATTRIBUTES_HELP,
     Group,
     OnBroker,
     OnCluster,
@@ -13,6 +15,8 @@ from rocketbroker.app.mqadmin.command import (
     RouteCluster,
     TrueFalse,
     chosen_masters,
+    java_text,
+    parse_attributes,
     sub_command,
 )
 from rocketbroker.app.terminal import Column, Table
@@ -24,6 +28,7 @@ from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
 from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
+from rocketbroker.codec.remoting.bodies.topic_config import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RocketBrokerError
 
@@ -305,14 +310,10 @@ async def set_consume_mode(
     ] = 0,
 ) -> Report:
     """Let a group pull or pop a topic on one broker (-b) or in a cluster (-c)."""
-    succeeded, failures = [], []
-    for address in await chosen_masters(admin, broker_addr, cluster_name):
-        try:
-            await admin.set_message_request_mode(address, topic_name, group_name, mode, pop_share_queue_num)
-        except RocketBrokerError as error:
-            failures.append(f"{address}: {error}")
-        else:
-            succeeded.append(address)
+    succeeded, failures = await _on_masters(
+        await chosen_masters(admin, broker_addr, cluster_name),
+        lambda address: admin.set_message_request_mode(address, topic_name, group_name, mode, pop_share_queue_num),
+    )
     setting = (
         f"topic[{topic_name}] group[{group_name}] consume mode[{mode.value}] popShareQueueNum[{pop_share_queue_num}]"
     )
@@ -321,3 +322,101 @@ async def set_consume_mode(
         [*(f"set consume mode to {address} success." for address in succeeded), *([setting] if succeeded else [])],
         failures,
     )
+
+
+@sub_command("updateSubGroup", "Create or change a consumer group.")
+async def update_sub_group(
+    admin: AdminClient,
+    group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Consumer group.")],
+    broker_addr: OnBroker = None,
+    cluster_name: OnCluster = None,
+    consume_enable: Annotated[
+        TrueFalse, typer.Option("-s", "--consumeEnable", help="Let the group consume.")
+    ] = TrueFalse.true,
+    consume_from_min_enable: Annotated[
+        TrueFalse, typer.Option("-m", "--consumeFromMinEnable", help="Let the group begin at the first message.")
+    ] = TrueFalse.false,
+    consume_broadcast_enable: Annotated[
+        TrueFalse, typer.Option("-d", "--consumeBroadcastEnable", help="Let the group consume as broadcasting.")
+    ] = TrueFalse.false,
+    consume_message_orderly: Annotated[
+        TrueFalse,
+        typer.Option("-o", "--consumeMessageOrderly", help="Deliver in order: FIFO topics to gRPC clients need it."),
+    ] = TrueFalse.false,
+    retry_queue_nums: Annotated[
+        int, typer.Option("-q", "--retryQueueNums", min=0, metavar="COUNT", help="Queues of the retry topic.")
+    ] = 1,
+    retry_max_times: Annotated[
+        int, typer.Option("-r", "--retryMaxTimes", min=-1, metavar="COUNT", help="Retries before the dead letters.")
+    ] = 16,
+    group_retry_policy: Annotated[
+        str | None,
+        typer.Option(
+            "-p",
+            "--groupRetryPolicy",
+            metavar="JSON",
+            help='Delays of retries in ms: {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000]}}.',
+        ),
+    ] = None,
+    broker_id: Annotated[
+        int, typer.Option("-i", "--brokerId", min=0, metavar="ID", help="Broker to consume from.")
+    ] = 0,
+    which_broker_when_consume_slowly: Annotated[
+        int,
+        typer.Option(
+            "-w", "--whichBrokerWhenConsumeSlowly", min=0, metavar="ID", help="Broker to consume from while far behind."
+        ),
+    ] = 1,
+    notify_consumer_ids_changed: Annotated[
+        TrueFalse, typer.Option("-a", "--notifyConsumerIdsChanged", help="Tell clients when members come or go.")
+    ] = TrueFalse.true,
+    attributes: Annotated[str, typer.Option("--attributes", metavar="CHANGES", help=ATTRIBUTES_HELP)] = "",
+) -> Report:
+    """Create or change a group on one broker (-b) or in a cluster (-c)."""
+    checked = validate_group(group_name)
+    if not checked.valid:
+        raise typer.BadParameter(checked.remark)
+    config = SubscriptionGroupConfig(
+        group_name,
+        consume_enable=consume_enable.is_true,
+        consume_from_min_enable=consume_from_min_enable.is_true,
+        consume_broadcast_enable=consume_broadcast_enable.is_true,
+        consume_message_orderly=consume_message_orderly.is_true,
+        retry_queue_nums=retry_queue_nums,
+        retry_max_times=retry_max_times,
+        group_retry_policy=_retry_policy(group_retry_policy),
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=which_broker_when_consume_slowly,
+        notify_consumer_ids_changed_enable=notify_consumer_ids_changed.is_true,
+        attributes=parse_attributes(attributes),
+    )
+    succeeded, failures = await _on_masters(
+        await chosen_masters(admin, broker_addr, cluster_name),
+        lambda address: admin.create_and_update_subscription_group_config(address, config),
+    )
+    lines = [f"create subscription group to {address} success." for address in succeeded]
+    lines += [java_text(config)] if succeeded else []
+    data = {"brokers": succeeded, "subscriptionGroupConfig": msgspec.to_builtins(config)}
+    return Report(data, lines, failures)
+
+
+def _retry_policy(text: str | None) -> GroupRetryPolicy:
+    if text is None:
+        return GroupRetryPolicy()
+    try:
+        return GroupRetryPolicy.decode(text.encode())
+    except CodecError as error:
+        raise typer.BadParameter(f"--groupRetryPolicy: {error}") from error
+
+
+async def _on_masters(addresses: list[str], change: Callable[[str], Awaitable[object]]) -> tuple[list[str], list[str]]:
+    """Change something on each broker; return the addresses of those that took it, and the errors of the others."""
+    succeeded, failures = [], []
+    for address in addresses:
+        try:
+            await change(address)
+        except RocketBrokerError as error:
+            failures.append(f"{address}: {error}")
+        else:
+            succeeded.append(address)
+    return succeeded, failures

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from rocketbroker.app.mqadmin.command import (
+    ATTRIBUTES_HELP,
     OnBroker,
     OnCluster,
     Report,
@@ -14,6 +15,8 @@ from rocketbroker.app.mqadmin.command import (
     Topic,
     TrueFalse,
     chosen_masters,
+    java_text,
+    parse_attributes,
     sub_command,
 )
 from rocketbroker.app.terminal import Column, Table
@@ -129,9 +132,7 @@ async def update_topic(
     has_unit_sub: Annotated[
         TrueFalse, typer.Option("-s", "--hasUnitSub", help="Set the flag for unit subscriptions.")
     ] = TrueFalse.false,
-    attributes: Annotated[
-        str, typer.Option("-a", "--attributes", metavar="CHANGES", help="Attributes to set or remove, as +a=b,+c=d,-e.")
-    ] = "",
+    attributes: Annotated[str, typer.Option("-a", "--attributes", metavar="CHANGES", help=ATTRIBUTES_HELP)] = "",
 ) -> Report:
     """Create or change a topic on one broker (-b) or in a cluster (-c)."""
     try:
@@ -164,27 +165,9 @@ async def update_topic(
     return Report(data, lines)
 
 
-def parse_attributes(text: str) -> dict[str, str]:
-    """Return attribute changes by signed key: ``+a=b`` sets, ``-a`` removes.
-
-    Raises:
-        typer.BadParameter: a part has neither form.
-    """
-    changes = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = part.partition("=")
-        if len(key) < 2 or key[0] not in "+-" or (key[0] == "+") != bool(equals and value):
-            raise typer.BadParameter(
-                f"{part!r} does not change an attribute; use +key=value to set one, -key to remove one"
-            )
-        changes[key] = value
-    return changes
-
-
 def topic_config_text(config: TopicConfig) -> str:
     """Return a topic as RocketMQ's tools print it."""
     perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
-    attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
     fields = {
         "topicName": config.topic_name,
         "readQueueNums": config.read_queue_nums,
@@ -193,7 +176,7 @@ def topic_config_text(config: TopicConfig) -> str:
         "topicFilterType": config.topic_filter_type,
         "topicSysFlag": config.topic_sys_flag,
         "order": str(config.order).lower(),
-        "attributes": f"{{{attributes}}}",
+        "attributes": java_text(config.attributes),
     }
     return f"TopicConfig [{', '.join(f'{name}={value}' for name, value in fields.items())}]"
 

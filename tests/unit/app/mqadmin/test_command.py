@@ -65,6 +65,7 @@ def scripts() -> dict[int, Script]:
         RequestCode.GET_CONSUME_STATS: answer(ConsumeStats({QUEUE: offsets}, 2.25).encode),
         RequestCode.GET_CONSUMER_CONNECTION_LIST: not_online,
         RequestCode.UPDATE_AND_CREATE_TOPIC: answer(bytes),
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: answer(bytes),
         RequestCode.SET_MESSAGE_REQUEST_MODE: lambda _fields, body: (
             response() if b'"topic":"T"' in body else response(ResponseCode.TOPIC_NOT_EXIST, "topic[No] not exist")
         ),
@@ -224,6 +225,58 @@ async def test_a_mode_that_a_broker_rejects_is_a_failure(stage: Stage):
     code, out, err = await stage.call("setConsumeMode", "-c", "DefaultCluster", "-t", "No", "-g", "CG", "-m", "POP")
     assert (code, out) == (1, "")
     assert err == f"mqadmin: {stage.broker.address}: CODE: 17 DESC: topic[No] not exist\n"
+
+
+async def test_update_sub_group(stage: Stage):
+    code, out, _ = await stage.call("updateSubGroup", "-c", "DefaultCluster", "-g", "CG", "-r", "5")
+    first, second = out.splitlines()
+    assert (code, first) == (0, f"create subscription group to {stage.broker.address} success.")
+    assert second == (
+        "SubscriptionGroupConfig{groupName=CG, consumeEnable=true, consumeFromMinEnable=false, "
+        "consumeBroadcastEnable=false, consumeMessageOrderly=false, retryQueueNums=1, retryMaxTimes=5, "
+        "groupRetryPolicy=GroupRetryPolicy{type=CUSTOMIZED, exponentialRetryPolicy=null, "
+        "customizedRetryPolicy=null}, brokerId=0, whichBrokerWhenConsumeSlowly=1, "
+        "notifyConsumerIdsChangedEnable=true, groupSysFlag=0, consumeTimeoutMinute=15, "
+        "subscriptionDataSet=null, attributes={}}"
+    )
+    policy = '{"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}}'
+    options = ("-s", "false", "-m", "true", "-d", "true", "-o", "true", "-q", "2", "-i", "3", "-w", "4", "-a", "false")
+    group = ("-b", stage.broker.address, "-g", "CG", "-p", policy, "--attributes", "+a=b")
+    made = await stage.json("updateSubGroup", *group, *options)
+    assert made["brokers"] == [stage.broker.address]
+    *_, asked = stage.broker.of(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    wanted = {
+        "groupName": "CG",
+        "consumeEnable": False,
+        "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": True,
+        "consumeMessageOrderly": True,
+        "retryQueueNums": 2,
+        "retryMaxTimes": 16,
+        "groupRetryPolicy": {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}},
+        "brokerId": 3,
+        "whichBrokerWhenConsumeSlowly": 4,
+        "notifyConsumerIdsChangedEnable": False,
+        "groupSysFlag": 0,
+        "consumeTimeoutMinute": 15,
+        "attributes": {"+a": "b"},
+    }
+    assert json.loads(asked.body) == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-g", "a b"), "contains illegal characters"),
+        (("-g", "CG", "-p", "{"), "--groupRetryPolicy: "),
+        (("-g", "CG", "-p", '{"type": "NEVER"}'), "--groupRetryPolicy: "),
+        (("-g", "CG", "-r", "many"), "'-r' / '--retryMaxTimes'"),
+    ],
+)
+async def test_a_group_that_cannot_be_is_refused(stage: Stage, options: tuple[str, ...], message: str):
+    code, _, err = await stage.call("updateSubGroup", "-c", "DefaultCluster", *options)
+    assert (code, message in err) == (2, True), err
+    assert stage.broker.of(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP) == []
 
 
 async def test_delete_topic(stage: Stage):
