@@ -154,6 +154,19 @@ def broker(
 
 
 @contextmanager
+def grpc_broker(home: Path, namesrv: str) -> Iterator[tuple[Server, str]]:
+    """Run a broker of ours with its gRPC port; yield it and the address of that port.
+
+    Raises:
+        BenchError: it did not start.
+    """
+    port = free_ports()
+    settings = [f"grpcServerPort={port}", "grpcServerEnable=true"]
+    with broker(home, settings, namesrv=namesrv) as server:
+        yield server, f"{LOOPBACK}:{port}"
+
+
+@contextmanager
 def apache_proxy(home: Path, heap: str, namesrv: str) -> Iterator[tuple[Server, str]]:
     """Run Apache's proxy 5.5.0 in LOCAL mode, with the broker in it; yield that and the address of its gRPC port.
 

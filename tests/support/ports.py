@@ -18,6 +18,8 @@ def free_ports(*offsets: int) -> int:
     Each call begins after the ports of the one before, so that a port that was just given up is not used again soon.
     """
     ports = _turns()
+    for _ in range(-min((0, *offsets))):
+        next(ports)
     for port in itertools.islice(ports, BLOCK):
         with contextlib.ExitStack() as held:
             try:
