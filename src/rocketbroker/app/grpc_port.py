@@ -101,7 +101,7 @@ class GrpcPort:
         self._host = config.local_serve_addr or host
         # Filled once the port is known; routes have a copy.
         self._endpoints = Endpoints()
-        self._service = MessagingService(brokers, self._endpoints, clock)
+        self._service = MessagingService(brokers, self._endpoints, clock, config)
         self._server = GrpcServer(
             self._service,
             host=bind_address,

@@ -37,9 +37,10 @@ from rocketbroker.codec.remoting.headers.message import CheckTransactionStateReq
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, shown
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError, check_group, check_topic, succeeded
-from rocketbroker.proxy.message_conversion import MAX_BODY_SIZE, incoming, to_duration
+from rocketbroker.proxy.message_conversion import incoming, to_duration
 from rocketbroker.proxy.messaging_pb2 import (
     ClientType,
     Code,
@@ -66,11 +67,8 @@ log = logging.getLogger(__name__)
 
 _MAX_SETTINGS: Final = 256 * 1024
 _MOST_CLIENTS: Final = 100_000
-_PRODUCER_ATTEMPTS: Final = 3
-_RECEIVE_BATCH_SIZE: Final = 32
-_LONG_POLLING_S: Final = 20
 # Delays of CustomizedRetryPolicy in seconds, where a group has none of its own.
-RETRY_DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+_RETRY_DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 _CONSUMERS: Final = {
     ClientType.PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
     ClientType.SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
@@ -215,13 +213,19 @@ class Clients:
     Args:
         brokers: the brokers that clients are registered with.
         transactions: open transactions.
+        config: what settings of clients are answered with.
         on_leave: called with each client that is forgotten, while brokers still know it.
     """
 
     def __init__(
-        self, brokers: ServiceManager, transactions: OpenTransactions, on_leave: Callable[[ProxyClient], None]
+        self,
+        brokers: ServiceManager,
+        transactions: OpenTransactions,
+        config: ProxyConfig,
+        on_leave: Callable[[ProxyClient], None],
     ) -> None:
         self._brokers = brokers
+        self._config = config
         self._transactions = transactions
         self._on_leave = on_leave
         self._clients: dict[str, ProxyClient] = {}
@@ -324,27 +328,35 @@ class Clients:
         merged = Settings()
         merged.CopyFrom(settings)
         merged.metric.CopyFrom(Metric(on=False))
-        policy = merged.backoff_policy
+        policy, config = merged.backoff_policy, self._config
         if settings.HasField("publishing"):
             for topic in settings.publishing.topics:
                 check_topic(topic)
-            merged.publishing.max_body_size = MAX_BODY_SIZE
-            merged.publishing.validate_message_type = True
-            policy.max_attempts = _PRODUCER_ATTEMPTS
-            backoff = ExponentialBackoff(initial=to_duration(10), max=to_duration(1000), multiplier=2.0)
-            policy.exponential_backoff.CopyFrom(backoff)
+            merged.publishing.max_body_size = config.max_message_size
+            merged.publishing.validate_message_type = config.enable_topic_message_type_check
+            policy.max_attempts = config.grpc_client_producer_max_attempts
+            policy.exponential_backoff.initial.CopyFrom(to_duration(config.grpc_client_producer_backoff_initial_millis))
+            policy.exponential_backoff.max.CopyFrom(to_duration(config.grpc_client_producer_backoff_max_millis))
+            policy.exponential_backoff.multiplier = float(config.grpc_client_producer_backoff_multiplier)
         elif settings.HasField("subscription"):
             group = await self._brokers.subscription_group_config(check_group(settings.subscription.group))
             subscription = merged.subscription
             subscription.fifo = group.consume_message_orderly
-            subscription.receive_batch_size = _RECEIVE_BATCH_SIZE
-            subscription.long_polling_timeout.seconds = _LONG_POLLING_S
+            subscription.receive_batch_size = config.grpc_client_consumer_long_polling_batch_size
+            longest_poll = to_duration(config.grpc_client_consumer_max_long_polling_timeout_millis)
+            subscription.long_polling_timeout.CopyFrom(longest_poll)
             policy.max_attempts = max_attempts(group)
-            backoff_of = _backoff(group)
-            if isinstance(backoff_of, ExponentialBackoff):
-                policy.exponential_backoff.CopyFrom(backoff_of)
-            else:
-                policy.customized_backoff.CopyFrom(backoff_of)
+            match retry_delays(group):
+                case ExponentialRetryPolicy() as growing:
+                    backoff = ExponentialBackoff(
+                        initial=to_duration(growing.initial),
+                        max=to_duration(growing.max),
+                        multiplier=float(growing.multiplier),
+                    )
+                    policy.exponential_backoff.CopyFrom(backoff)
+                case delays_ms:
+                    delays = [to_duration(ms) for ms in delays_ms]
+                    policy.customized_backoff.CopyFrom(CustomizedBackoff(next=delays))
         else:
             raise StatusError(Code.BAD_REQUEST, "there is no publishing or subscription data in settings")
         return merged
@@ -405,14 +417,14 @@ def max_attempts(group: SubscriptionGroupConfig) -> int:
     return group.retry_max_times + 1
 
 
-def _backoff(group: SubscriptionGroupConfig) -> ExponentialBackoff | CustomizedBackoff:
+def retry_delays(group: SubscriptionGroupConfig) -> ExponentialRetryPolicy | list[int]:
+    """Return the delays of a group's retries: growing ones, or a list in ms.
+
+    A policy without delays has RocketMQ's: that is what its Java object holds when JSON names none. SDKs fail at an
+    empty list, which Apache's proxy would pass on.
+    """
     policy = group.group_retry_policy
     if policy.type == GroupRetryPolicyType.EXPONENTIAL:
-        delays = policy.exponential_retry_policy or ExponentialRetryPolicy()
-        return ExponentialBackoff(
-            initial=to_duration(delays.initial), max=to_duration(delays.max), multiplier=float(delays.multiplier)
-        )
+        return policy.exponential_retry_policy or ExponentialRetryPolicy()
     own = policy.customized_retry_policy
-    return CustomizedBackoff(
-        next=[to_duration(ms) for ms in (own.next if own else [seconds * 1000 for seconds in RETRY_DELAYS_S])]
-    )
+    return own.next if own and own.next else [seconds * 1000 for seconds in _RETRY_DELAYS_S]

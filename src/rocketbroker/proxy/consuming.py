@@ -31,6 +31,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError
 from rocketbroker.proxy.call_context import (
     OK,
@@ -60,7 +61,7 @@ from rocketbroker.proxy.messaging_pb2 import (
     ReceiveMessageResponse,
     Status,
 )
-from rocketbroker.proxy.receipts import RENEWED_INVISIBLE_MS, Place, ReceiptHandle, Receipts, decode_handle, place_of
+from rocketbroker.proxy.receipts import Place, ReceiptHandle, Receipts, decode_handle, place_of
 from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
 
@@ -70,10 +71,6 @@ _INIT_MODE_MAX: Final = 1
 _MOST_MESSAGES: Final = 32
 # Each may take a bit set of 8 KiB.
 _MOST_ACKS: Final = 4096
-_SHORTEST_POLL_MS: Final = 5_000
-_LONGEST_POLL_MS: Final = 20_000
-_SHORTEST_INVISIBLE_MS: Final = 10_000
-_LONGEST_INVISIBLE_MS: Final = 12 * 3_600_000
 
 
 class _Popped(NamedTuple):
@@ -93,16 +90,24 @@ class Consuming:
         clients: the clients.
         receipts: handles of messages.
         clock: clock of the invisible time.
+        config: limits of times.
     """
 
     def __init__(
-        self, brokers: ServiceManager, routing: Routing, clients: Clients, receipts: Receipts, clock: Clock
+        self,
+        brokers: ServiceManager,
+        routing: Routing,
+        clients: Clients,
+        receipts: Receipts,
+        clock: Clock,
+        config: ProxyConfig,
     ) -> None:
         self._brokers = brokers
         self._routing = routing
         self._clients = clients
         self._receipts = receipts
         self._clock = clock
+        self._config = config
 
     # -- receipt
 
@@ -120,7 +125,7 @@ class Consuming:
             if found is not None:
                 popped = await self._matching(client, receive, found)
                 status = OK if popped else Status(code=Code.MESSAGE_NOT_FOUND, message="no match message")
-            if popped and receive.auto_renew:
+            if popped and self._is_renewed(receive):
                 status, popped = self._renewed(client, popped)
         except RocketBrokerError as error:
             status = status_of(error)
@@ -151,9 +156,10 @@ class Consuming:
         """Return the messages of a pop, None if there were none."""
         poll_ms = self._poll_ms(client, receive, context)
         topic, group = check_topic(receive.message_queue.topic), check_group(receive.group)
-        invisible_ms = RENEWED_INVISIBLE_MS
-        if not receive.auto_renew:
-            invisible_ms = _invisible_ms(to_ms(receive.invisible_duration), _SHORTEST_INVISIBLE_MS)
+        invisible_ms = self._config.default_invisible_time_mills
+        if not self._is_renewed(receive):
+            wanted_ms, least_ms = to_ms(receive.invisible_duration), self._config.min_invisible_time_mills_for_recv
+            invisible_ms = _invisible_ms(wanted_ms, least_ms, self._config.max_invisible_time_mills)
         if receive.batch_size <= 0:
             remark = f"batch_size is {receive.batch_size}; ask for 1 to {_MOST_MESSAGES} messages"
             raise StatusError(Code.BAD_REQUEST, remark)
@@ -186,23 +192,29 @@ class Consuming:
                 raise StatusError(Code.TOO_MANY_REQUESTS, remark)
         raise BrokerResponseError(answer.code, answer.remark or "")
 
+    def _is_renewed(self, receive: ReceiveMessageRequest) -> bool:
+        """Return true if this front renews the invisible time."""
+        return receive.auto_renew and self._config.enable_proxy_auto_renew
+
     def _poll_ms(self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext) -> int:
         """Return the time to wait for messages: as the client wishes, within limits, and before its deadline."""
+        shortest_ms = self._config.grpc_client_consumer_min_long_polling_timeout_millis
+        longest_ms = self._config.grpc_client_consumer_max_long_polling_timeout_millis
         left_ms = None
         if context.deadline is not None:
             left_ms = int((context.deadline - asyncio.get_running_loop().time()) * 1000)
-            if left_ms < _SHORTEST_POLL_MS:
+            if left_ms < shortest_ms:
                 remark = (
                     f"The deadline time remaining is not enough for polling, please check network condition: {left_ms} "
-                    f"ms are left of at least {_SHORTEST_POLL_MS}; raise the timeout of the call"
+                    f"ms are left of at least {shortest_ms}; raise the timeout of the call"
                 )
                 raise StatusError(Code.ILLEGAL_POLLING_TIME, remark)
         if receive.HasField("long_polling_timeout"):
             wanted_ms = to_ms(receive.long_polling_timeout)
         else:
             timeout_ms = to_ms(client.settings.request_timeout) if client.settings is not None else 0
-            wanted_ms = _LONGEST_POLL_MS if left_ms is None else left_ms - timeout_ms // 2
-        poll_ms = min(max(wanted_ms, _SHORTEST_POLL_MS), _LONGEST_POLL_MS)
+            wanted_ms = longest_ms if left_ms is None else left_ms - timeout_ms // 2
+        poll_ms = min(max(wanted_ms, shortest_ms), longest_ms)
         return poll_ms if left_ms is None else min(poll_ms, left_ms)
 
     async def _matching(
@@ -340,7 +352,7 @@ class Consuming:
     ) -> ChangeInvisibleDurationResponse:
         """Let a message return at another time, 0 for at once; return its new handle."""
         topic, group = check_topic(change.topic), check_group(change.group)
-        invisible_ms = _invisible_ms(to_ms(change.invisible_duration), 0)
+        invisible_ms = _invisible_ms(to_ms(change.invisible_duration), 0, self._config.max_invisible_time_mills)
         client = self._clients.of(context)
         async with self._receipts.newest(client, group, topic, change.receipt_handle) as handle:
             place = place_of(group, topic, handle)
@@ -374,11 +386,11 @@ class Consuming:
         await self._ack(client, place, handle)
 
 
-def _invisible_ms(invisible_ms: int, least_ms: int) -> int:
-    if not least_ms <= invisible_ms <= _LONGEST_INVISIBLE_MS:
-        kind, limit = ("small. min", least_ms) if invisible_ms < least_ms else ("large. max", _LONGEST_INVISIBLE_MS)
-        remark = f"the invisibleTime is too {kind} is {limit}: {invisible_ms} ms; choose {least_ms} to "
-        raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, f"{remark}{_LONGEST_INVISIBLE_MS} ms")
+def _invisible_ms(invisible_ms: int, least_ms: int, longest_ms: int) -> int:
+    if not least_ms <= invisible_ms <= longest_ms:
+        kind, limit = ("small. min", least_ms) if invisible_ms < least_ms else ("large. max", longest_ms)
+        remark = f"the invisibleTime is too {kind} is {limit}: {invisible_ms} ms; choose {least_ms} to {longest_ms} ms"
+        raise StatusError(Code.ILLEGAL_INVISIBLE_TIME, remark)
     return invisible_ms
 
 

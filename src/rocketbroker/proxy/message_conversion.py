@@ -45,6 +45,7 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_text
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import shown
 from rocketbroker.proxy.call_context import StatusError
 from rocketbroker.proxy.messaging_pb2 import (
@@ -59,18 +60,10 @@ from rocketbroker.proxy.messaging_pb2 import (
     SystemProperties,
 )
 
-MAX_BODY_SIZE: Final = 4 * 1024 * 1024
-# Defaults of userPropertyMaxNum, maxUserPropertySize, maxMessageGroupSize, maxDelayTimeMills and
-# maxTransactionRecoverySecond in Apache's proxy.
-_MOST_PROPERTIES: Final = 128
-_MOST_PROPERTY_BYTES: Final = 16 * 1024
-_MESSAGE_GROUP_BYTES: Final = 64
 # Ids of the SDKs have 34 characters, those of RocketMQ's older clients up to 56.
 _LONGEST_ID: Final = 255
 # Of the year 9999; protobuf allows no later time.
 _LAST_SECOND: Final = 253_402_300_799
-_LONGEST_DELAY_MS: Final = 86_400_000
-_LONGEST_RECOVERY_S: Final = 3600
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DELAYS: Final = (
@@ -116,30 +109,34 @@ def to_timestamp(ms: int) -> Timestamp:
 # -- sent messages
 
 
-def outgoing(message: Message, peer: str, now_ms: int) -> OutgoingMessage:
+def outgoing(message: Message, peer: str, now_ms: int, config: ProxyConfig) -> OutgoingMessage:
     """Return a client's message as it is to be stored; its topic is its producer group, as any producer may be asked.
+
+    ``config`` has the limits.
 
     Raises:
         StatusError: Part of it is illegal, too long, or not supported.
     """
     system = message.system_properties
-    _check_body(message.body, system)
+    _check_body(message.body, system, config)
     if system.HasField("lite_topic") or system.HasField("priority"):
         remark = "lite topics and priorities are not supported; send without lite_topic and priority"
         raise StatusError(Code.UNSUPPORTED, remark)
-    properties = _user_properties(message)
+    properties = _user_properties(message, config)
     properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = _message_id(system.message_id)
     is_transaction = system.message_type == MessageType.TRANSACTION
     if is_transaction:
         properties[PROPERTY_TRANSACTION_PREPARED] = "true"
         if system.HasField("orphaned_transaction_recovery_duration"):
-            seconds = _recovery_seconds(system.orphaned_transaction_recovery_duration)
+            recovery, limit_s = system.orphaned_transaction_recovery_duration, config.max_transaction_recovery_second
+            seconds = _recovery_seconds(recovery, limit_s)
             properties[PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS] = str(seconds)
     if system.HasField("delivery_timestamp"):
-        properties[PROPERTY_TIMER_DELIVER_MS] = str(_delivery_ms(system.delivery_timestamp, now_ms))
+        deliver_ms = _delivery_ms(system.delivery_timestamp, now_ms, config.max_delay_time_mills)
+        properties[PROPERTY_TIMER_DELIVER_MS] = str(deliver_ms)
     properties[PROPERTY_PRODUCER_GROUP] = message.topic.name
     if system.message_group:
-        properties[PROPERTY_SHARDING_KEY] = _message_group(system.message_group)
+        properties[PROPERTY_SHARDING_KEY] = _message_group(system.message_group, config.max_message_group_size)
     if system.trace_context:
         trace_context = _text("trace context", system.trace_context, Code.ILLEGAL_MESSAGE_PROPERTY_KEY)
         properties[PROPERTY_TRACE_CONTEXT] = trace_context
@@ -163,13 +160,13 @@ def type_of(properties: dict[str, str]) -> str:
     return "FIFO" if PROPERTY_SHARDING_KEY in properties else "NORMAL"
 
 
-def _check_body(body: bytes, system: SystemProperties) -> None:
-    if not body:
+def _check_body(body: bytes, system: SystemProperties, config: ProxyConfig) -> None:
+    if not body and config.enable_message_body_empty_check:
         raise StatusError(Code.MESSAGE_BODY_EMPTY, "message body cannot be empty; send at least one byte")
-    if len(body) > MAX_BODY_SIZE:
+    if 0 < config.max_message_size < len(body):
         remark = (
-            f"message body cannot exceed the max {MAX_BODY_SIZE}: it has {len(body):,} bytes; split it, compress it, "
-            "or send a reference to it"
+            f"message body cannot exceed the max {config.max_message_size}: it has {len(body):,} bytes; split it, "
+            "compress it, or raise maxMessageSize of the gRPC port and of the broker"
         )
         raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, remark)
     digest = system.body_digest
@@ -190,12 +187,12 @@ def checksum(body: bytes, kind: int) -> str:
     return sha1(body, usedforsecurity=False).hexdigest().upper() if kind == DigestType.SHA1 else ""
 
 
-def _user_properties(message: Message) -> dict[str, str]:
+def _user_properties(message: Message, config: ProxyConfig) -> dict[str, str]:
     """Return what the user set: properties, TAGS and KEYS. A property without a value cannot be stored."""
-    if len(message.user_properties) > _MOST_PROPERTIES:
+    if (number := len(message.user_properties)) > config.user_property_max_num:
         remark = (
-            f"too many user properties, max is {_MOST_PROPERTIES}: there are {len(message.user_properties):,}; put "
-            "them into the body"
+            f"too many user properties, max is {config.user_property_max_num}: there are {number:,}; put them into "
+            "the body, or raise userPropertyMaxNum"
         )
         raise StatusError(Code.MESSAGE_PROPERTIES_TOO_LARGE, remark)
     properties, size = {}, 0
@@ -221,10 +218,10 @@ def _user_properties(message: Message) -> dict[str, str]:
     if keys:
         properties[PROPERTY_KEYS] = KEY_SEPARATOR.join(keys)
         size += sum(len(key.encode()) for key in keys)
-    if size > _MOST_PROPERTY_BYTES:
+    if size > config.max_user_property_size:
         remark = (
-            f"the total size of user property is too large, max is {_MOST_PROPERTY_BYTES}: properties, tag and keys "
-            f"have {size:,} bytes; put them into the body"
+            f"the total size of user property is too large, max is {config.max_user_property_size}: properties, tag "
+            f"and keys have {size:,} bytes; put them into the body, or raise maxUserPropertySize"
         )
         raise StatusError(Code.MESSAGE_PROPERTIES_TOO_LARGE, remark)
     return properties
@@ -247,33 +244,33 @@ def _message_id(message_id: str) -> str:
     return message_id
 
 
-def _message_group(group: str) -> str:
+def _message_group(group: str, limit: int) -> str:
     _text("message group", group, Code.ILLEGAL_MESSAGE_GROUP)
-    if (size := len(group.encode())) >= _MESSAGE_GROUP_BYTES:
+    if 0 < limit <= (size := len(group.encode())):
         remark = (
-            f"message group exceed the max size {_MESSAGE_GROUP_BYTES}: {shown(group)} has {size:,} bytes; choose one "
-            f"below {_MESSAGE_GROUP_BYTES}"
+            f"message group exceed the max size {limit}: {shown(group)} has {size:,} bytes; choose one below {limit}, "
+            "or raise maxMessageGroupSize"
         )
         raise StatusError(Code.ILLEGAL_MESSAGE_GROUP, remark)
     return group
 
 
-def _delivery_ms(delivery: Timestamp, now_ms: int) -> int:
+def _delivery_ms(delivery: Timestamp, now_ms: int, limit_ms: int) -> int:
     deliver_ms = to_ms(delivery)
-    if deliver_ms < 0 or deliver_ms - now_ms > _LONGEST_DELAY_MS:
+    if deliver_ms < 0 or 0 < limit_ms < deliver_ms - now_ms:
         remark = (
-            f"the max delay time of message is too large, max is {_LONGEST_DELAY_MS}: the delivery time is "
-            f"{deliver_ms - now_ms:,} ms from now; choose one within a day"
+            f"the max delay time of message is too large, max is {limit_ms}: the delivery time is "
+            f"{deliver_ms - now_ms:,} ms from now; choose one within that, or raise maxDelayTimeMills"
         )
         raise StatusError(Code.ILLEGAL_DELIVERY_TIME, remark)
     return deliver_ms
 
 
-def _recovery_seconds(recovery: Duration) -> int:
-    if not 0 <= recovery.seconds <= _LONGEST_RECOVERY_S:
+def _recovery_seconds(recovery: Duration, limit_s: int) -> int:
+    if recovery.seconds < 0 or 0 < limit_s < recovery.seconds:
         remark = (
-            f"the max transaction recovery time of message is too large, max is {_LONGEST_RECOVERY_S}: it is "
-            f"{recovery.seconds:,} s; choose 0 to {_LONGEST_RECOVERY_S}"
+            f"the max transaction recovery time of message is too large, max is {limit_s}: it is "
+            f"{recovery.seconds:,} s; choose a shorter one, or raise maxTransactionRecoverySecond"
         )
         raise StatusError(Code.BAD_REQUEST, remark)
     return recovery.seconds

@@ -7,6 +7,7 @@ A method that the class lacks is answered as unimplemented. A refusal is raised,
 from collections.abc import Sequence
 
 from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.lifecycle import stop_all
 from rocketbroker.proxy.call_context import CallContext
 from rocketbroker.proxy.clients import Clients, TelemetryStream
@@ -51,16 +52,23 @@ class MessagingService:
         brokers: brokers and routes.
         endpoints: address of this front, which routes have for each broker; it may change until the first call.
         clock: clock of messages.
+        config: limits and times.
     """
 
-    def __init__(self, brokers: ServiceManager, endpoints: Endpoints, clock: Clock | None = None) -> None:
-        clock = clock or SystemClock()
+    def __init__(
+        self,
+        brokers: ServiceManager,
+        endpoints: Endpoints,
+        clock: Clock | None = None,
+        config: ProxyConfig | None = None,
+    ) -> None:
+        clock, config = clock or SystemClock(), config or ProxyConfig()
         transactions = OpenTransactions()
-        self._receipts = receipts = Receipts(brokers, clock)
-        self._clients = clients = Clients(brokers, transactions, receipts.release)
+        self._receipts = receipts = Receipts(brokers, clock, config)
+        self._clients = clients = Clients(brokers, transactions, config, receipts.release)
         self._routing = routing = Routing(brokers, endpoints)
-        self._producing = Producing(brokers, routing, clients, transactions, clock)
-        self._consuming = Consuming(brokers, routing, clients, receipts, clock)
+        self._producing = Producing(brokers, routing, clients, transactions, clock, config)
+        self._consuming = Consuming(brokers, routing, clients, receipts, clock, config)
 
     async def start(self) -> None:
         """Begin to renew the invisible time of messages."""

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.proxy.call_context import (
     OK,
@@ -66,6 +67,7 @@ class Producing:
         clients: the clients.
         transactions: open transactions.
         clock: clock of delivery times.
+        config: limits of messages.
     """
 
     def __init__(
@@ -75,12 +77,14 @@ class Producing:
         clients: Clients,
         transactions: OpenTransactions,
         clock: Clock,
+        config: ProxyConfig,
     ) -> None:
         self._brokers = brokers
         self._routing = routing
         self._clients = clients
         self._transactions = transactions
         self._clock = clock
+        self._config = config
 
     async def send_message(self, send: SendMessageRequest, context: CallContext) -> SendMessageResponse:
         """Store messages of one topic, all or none, and return an entry for each.
@@ -97,7 +101,7 @@ class Producing:
             remark = f"topic in message is not same: the first is for {topic}; send the others by other requests"
             raise StatusError(Code.MESSAGE_CORRUPTED, remark)
         now_ms = self._clock.time_ms()
-        messages = [outgoing(message, context.peer, now_ms) for message in send.messages]
+        messages = [outgoing(message, context.peer, now_ms, self._config) for message in send.messages]
         client = self._clients.of(context)
         await self._check_types(topic, {message.message_type for message in messages})
         if len(messages) > 1:
@@ -129,6 +133,8 @@ class Producing:
 
     async def _check_types(self, topic: str, types: set[str]) -> None:
         """Compare the types of messages with the one of the topic, which NORMAL is without an attribute."""
+        if not self._config.enable_topic_message_type_check:
+            return
         if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
             return
         wanted = (await self._brokers.topic_config(topic)).attributes.get("message.type") or "NORMAL"

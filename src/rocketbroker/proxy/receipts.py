@@ -3,9 +3,10 @@
     receipt handle := handle of POP_CK, CommitLog offset of the message     (codec.message.pop_info)
 
 A consumer that leaves the invisible time to the server gets 60 s, and this front renews it while the client lives: a
-scan every 5 s renews what expires within 10 s, each time for longer. Each renewal makes a new handle, of which the
-client knows nothing. So what a client does with a message is done with the newest handle, and a renewal that is under
-way is waited for: the broker would take the older handle too, but the message would return nevertheless.
+scan every 5 s renews what expires within 10 s, each time for longer; ProxyConfig has these times. Each renewal makes a
+new handle, of which the client knows nothing. So what a client does with a message is done with the newest handle, and
+a renewal that is under way is waited for: the broker would take the older handle too, but the message would return
+nevertheless.
 """
 
 import asyncio
@@ -17,33 +18,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rocketbroker.codec.message.pop_info import ExtraInfo, decode_extra_info, real_topic
-from rocketbroker.codec.remoting.bodies.topic_config import (
-    ExponentialRetryPolicy,
-    GroupRetryPolicyType,
-    SubscriptionGroupConfig,
-)
+from rocketbroker.codec.remoting.bodies.topic_config import ExponentialRetryPolicy, SubscriptionGroupConfig
 from rocketbroker.codec.remoting.headers.pop import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, shown
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import StatusError, header_of, succeeded
-from rocketbroker.proxy.clients import RETRY_DELAYS_S, ProxyClient
+from rocketbroker.proxy.clients import ProxyClient, retry_delays
 from rocketbroker.proxy.messaging_pb2 import Code
 from rocketbroker.proxy.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
 
-#: Invisible time of messages whose consumer leaves it to the server (defaultInvisibleTimeMills).
-RENEWED_INVISIBLE_MS: Final = 60_000
-_SCAN_S: Final = 5.0
-_AHEAD_MS: Final = 10_000
-_LONGEST_MS: Final = 3 * 3_600_000
+# RenewStrategyPolicy.
 _RENEWALS_MS: Final = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
-_MOST_FAILURES: Final = 3
-# Invisible time of messages that nobody will acknowledge any more.
-_RETURN_MS: Final = 1000
 # A client's messages beyond this number are not renewed; the caches of SDKs hold a few thousand.
 _MOST_PER_CLIENT: Final = 32_768
 _AT_A_TIME: Final = 64
@@ -129,11 +120,13 @@ class Receipts:
     Args:
         brokers: the brokers.
         clock: clock by which handles expire.
+        config: times of renewals.
     """
 
-    def __init__(self, brokers: ServiceManager, clock: Clock) -> None:
+    def __init__(self, brokers: ServiceManager, clock: Clock, config: ProxyConfig) -> None:
         self._brokers = brokers
         self._clock = clock
+        self._config = config
         self._tasks = TaskOwner("Receipts")
         self._renewed: dict[ProxyClient, dict[Place, _Renewed]] = {}
         # Brokers whose renewals of an earlier scan have not ended.
@@ -142,7 +135,7 @@ class Receipts:
 
     async def start(self) -> None:
         """Begin to renew."""
-        self._tasks.every(_SCAN_S, self.scan, "renew")
+        self._tasks.every(self._config.renew_schedule_period_millis / 1000, self.scan, "renew")
 
     async def stop(self) -> None:
         """Renew no more; wait a moment for messages that are being returned."""
@@ -225,17 +218,17 @@ class Receipts:
         table = self._renewed.setdefault(client, {})
         if len(table) >= _MOST_PER_CLIENT and place not in table:
             log.warning(
-                "client %s holds %d messages without an acknowledgement; more are not renewed, and return after %d s",
+                "client %s holds %d messages without an acknowledgement; more are not renewed, and return after %g s",
                 shown(client.client_id),
                 _MOST_PER_CLIENT,
-                RENEWED_INVISIBLE_MS // 1000,
+                self._config.default_invisible_time_mills / 1000,
             )
             return
         table[place] = _Renewed(client, place, handle, reconsume_times, handle.info.pop_time)
 
     def scan(self) -> None:
         """Renew what expires soon; a broker that is slow delays the renewals at that broker alone."""
-        soon = self._clock.time_ms() + _AHEAD_MS
+        soon = self._clock.time_ms() + self._config.renew_ahead_time_millis
         due: dict[str, list[_Renewed]] = {}
         for table in self._renewed.values():
             for renewed in table.values():
@@ -259,7 +252,7 @@ class Receipts:
             table = self._renewed.get(client, {})
             if table.get(place) is not renewed:
                 return
-            is_last = self._clock.time_ms() - renewed.since_ms >= _LONGEST_MS
+            is_last = self._clock.time_ms() - renewed.since_ms >= self._config.renew_max_time_millis
             try:
                 if is_last:
                     group = await self._brokers.subscription_group_config(place.group)
@@ -270,7 +263,7 @@ class Receipts:
             except (BrokerResponseError, RemotingError) as error:
                 renewed.failures += 1
                 log.warning("message %s of client %s is not renewed: %s", place, shown(client.client_id), error)
-                is_last = is_last or renewed.failures >= _MOST_FAILURES
+                is_last = is_last or renewed.failures >= self._config.max_renew_retry_times
             else:
                 renewed.failures = 0
                 renewed.renewals += 1
@@ -311,18 +304,15 @@ class Receipts:
 
     async def _return(self, client: ProxyClient, place: Place, handle: ReceiptHandle) -> None:
         try:
-            await self.change(client, place, handle, _RETURN_MS)
+            await self.change(client, place, handle, self._config.invisible_time_millis_when_clear)
         except (BrokerResponseError, RemotingError) as error:
             log.warning("message %s returns no sooner than its invisible time ends: %s", place, error)
 
 
 def _retry_delay_ms(group: SubscriptionGroupConfig, reconsume_times: int) -> int:
     """Return the time to the next delivery of a message that failed (RetryPolicy.nextDelayDuration)."""
-    policy, times = group.group_retry_policy, max(reconsume_times, 0)
-    if policy.type == GroupRetryPolicyType.EXPONENTIAL:
-        growing = policy.exponential_retry_policy or ExponentialRetryPolicy()
-        return int(min(growing.max, growing.initial * growing.multiplier ** min(times, 32)))
-    own = policy.customized_retry_policy
-    delays = own.next if own and own.next else [seconds * 1000 for seconds in RETRY_DELAYS_S]
+    delays, times = retry_delays(group), max(reconsume_times, 0)
+    if isinstance(delays, ExponentialRetryPolicy):
+        return int(min(delays.max, delays.initial * delays.multiplier ** min(times, 32)))
     # The first two are for the retries of ordered messages.
     return delays[min(times + 2, len(delays) - 1)]

@@ -10,7 +10,6 @@ from rocketbroker.common.config.fields import fields_by_name, text_of, trait_of
 from rocketbroker.common.config.known_properties import refusal
 from rocketbroker.common.config.load import MODELS, resolve
 from rocketbroker.common.config.properties_file import Entry
-from rocketbroker.common.config.proxy_config import ProxyConfig
 
 PAGE = rocketmq_settings.render()
 ACT, WITHOUT_EFFECT = PAGE.split("## Settings without effect")
@@ -24,6 +23,7 @@ def test_each_setting_of_rocketmq_stands_once():
         "namesrvAddr",
         "grpcServerPort",
         "brokerConfigPath",
+        "maxMessageSize",
     }  # several servers have them
 
     assert set(listed) == known_properties.names()
@@ -49,7 +49,6 @@ def test_defaults_are_those_of_rocketmq():
         for model in MODELS
         for name, (_, field) in fields_by_name(model).items()
         if (known := known_properties.find(name)) and not trait_of(field).shown_default
-        if model is not ProxyConfig and name != "grpcServerPort"  # those of ProxyConfig are not recorded
         if text_of(field.default) != (known.default or "")
     }
 

@@ -30,6 +30,7 @@ from rocketbroker.codec.remoting.headers.message import CheckTransactionStateReq
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.proxy import clients as clients_module
 from rocketbroker.proxy.call_context import CallContext, StatusError, status_of
@@ -71,6 +72,9 @@ def service(brokers: FakeBrokers) -> MessagingService:
     return MessagingService(brokers, ENDPOINTS)
 
 
+RETRY_DELAYS_S = [1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
+
+
 # -- settings
 
 
@@ -96,6 +100,31 @@ async def test_a_producers_settings_come_back_with_the_servers(service: Messagin
     assert [each.group_name for each in HeartbeatData.decode(heartbeat.body).producer_data_set] == ["Orders"]
 
 
+async def test_the_servers_settings_are_those_of_its_file(brokers: FakeBrokers):
+    config = ProxyConfig(
+        max_message_size=1000,
+        enable_topic_message_type_check=False,
+        grpc_client_producer_max_attempts=5,
+        grpc_client_producer_backoff_initial_millis=20,
+        grpc_client_producer_backoff_max_millis=3000,
+        grpc_client_producer_backoff_multiplier=4,
+        grpc_client_consumer_long_polling_batch_size=8,
+        grpc_client_consumer_max_long_polling_timeout_millis=7500,
+    )
+    service, stream = MessagingService(brokers, ENDPOINTS, config=config), Stream()
+    await service.telemetry(producer("Orders"), CONTEXT, stream)
+    await service.telemetry(consumer("billing"), CONTEXT, stream)
+
+    first, second = (each.settings for each in stream.sent)
+    assert (first.publishing.max_body_size, first.publishing.validate_message_type) == (1000, False)
+    backoff = first.backoff_policy.exponential_backoff
+    assert first.backoff_policy.max_attempts == 5
+    assert (backoff.initial.nanos, backoff.max.seconds, backoff.multiplier) == (20_000_000, 3, 4.0)
+    assert second.subscription.receive_batch_size == 8
+    longest = second.subscription.long_polling_timeout
+    assert (longest.seconds, longest.nanos) == (7, 500_000_000)
+
+
 async def test_a_producer_may_name_its_topics_later(service: MessagingService):
     stream = Stream()
     await service.telemetry(producer(), CONTEXT, stream)
@@ -113,7 +142,7 @@ async def test_a_consumers_settings_come_back_with_the_groups(service: Messaging
     assert subscription.long_polling_timeout.seconds == 20
     assert settings.backoff_policy.max_attempts == 4
     delays = [each.seconds for each in settings.backoff_policy.customized_backoff.next]
-    assert (delays[:4], delays[-1], len(delays)) == ([1, 5, 10, 30], 7200, 18)
+    assert delays == RETRY_DELAYS_S
     [data] = HeartbeatData.decode(brokers.requests[0][2].body).consumer_data_set
     assert (data.group_name, data.consume_type) == ("billing", ConsumeType.CONSUME_PASSIVELY)
     assert [(each.topic, each.sub_string) for each in data.subscription_data_set] == [("Orders", "*")]
@@ -143,6 +172,7 @@ async def test_subscriptions_are_those_of_remoting(
     [
         (GroupRetryPolicy(GroupRetryPolicyType.EXPONENTIAL), [5.0, 7200.0, 2.0]),
         (GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy([1500])), [1.5]),
+        (GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy([])), RETRY_DELAYS_S),
     ],
 )
 async def test_a_group_has_its_own_retry_policy(

@@ -16,6 +16,7 @@ from rocketbroker.codec.remoting.headers.pop import PopMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.proxy.call_context import CallContext
 from rocketbroker.proxy.messaging_pb2 import (
@@ -335,6 +336,37 @@ async def test_a_receive_asks_for_32_messages_of_all_queues_at_most(service: Mes
     header = polled(brokers)
     assert (header.max_msg_nums, header.queue_id, header.init_mode) == (32, -1, 1)
     assert (header.invisible_time, header.attempt_id, header.order) == (60_000, "attempt", False)
+
+
+async def test_limits_of_times_are_settings(brokers: FakeBrokers):
+    config = ProxyConfig(
+        grpc_client_consumer_min_long_polling_timeout_millis=100,
+        grpc_client_consumer_max_long_polling_timeout_millis=300,
+        min_invisible_time_mills_for_recv=2000,
+        max_invisible_time_mills=3000,
+        default_invisible_time_mills=2500,
+    )
+    service = MessagingService(brokers, ENDPOINTS, config=config)
+    for polled_s, invisible_s, auto_renew in ((0, 2, False), (60, 3, False), (60, 9, True)):
+        times = {
+            "long_polling_timeout": Duration(seconds=polled_s),
+            "invisible_duration": Duration(seconds=invisible_s),
+        }
+        await status(service, receive(auto_renew=auto_renew, **times))
+    headers = [each.header for each in brokers.sent(RequestCode.POP_MESSAGE)]
+    refused = [await status(service, receive(invisible_duration=Duration(seconds=each))) for each in (1, 4)]
+
+    assert [(each.poll_time, each.invisible_time) for each in headers] == [(100, 2000), (300, 3000), (300, 2500)]
+    assert [each.code for each in refused] == [Code.ILLEGAL_INVISIBLE_TIME] * 2
+
+
+async def test_without_renewal_a_consumer_gives_an_invisible_time(brokers: FakeBrokers):
+    service = MessagingService(brokers, ENDPOINTS, config=ProxyConfig(enable_proxy_auto_renew=False))
+    refused = await status(service, receive(auto_renew=True, invisible_duration=Duration()))
+    await status(service, receive(auto_renew=True))
+
+    assert refused.code == Code.ILLEGAL_INVISIBLE_TIME
+    assert polled(brokers).invisible_time == 30_000
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,16 @@ import uvloop
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, methods_of
-from rocketbroker.proxy.message_conversion import MAX_BODY_SIZE
 from rocketbroker.proxy.messaging_service import MessagingService
 from tests.support.proxy_brokers import FakeBrokers
 
+MAX_BODY_SIZE = ProxyConfig().max_message_size
 CERTIFICATE = self_signed_certificate(SystemClock())
 METADATA = (("x-mq-client-id", "client-1"), ("x-mq-language", "PYTHON"), ("x-mq-namespace", ""))
 LARGE = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]

@@ -18,9 +18,9 @@ from rocketbroker.codec.message.message_decoder import decode_record, encode_rec
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.proxy.call_context import StatusError
 from rocketbroker.proxy.message_conversion import (
-    MAX_BODY_SIZE,
     OutgoingMessage,
     incoming,
     outgoing,
@@ -42,6 +42,7 @@ from tests.support.proxy_calls import message
 
 NOW = 1_795_255_000_000
 PEER = "127.0.0.1:5000"
+LIMITS = ProxyConfig()
 ORDERS = Resource(name="Orders")
 
 
@@ -68,7 +69,7 @@ def stored(sent: OutgoingMessage, **fields: Any) -> MessageExt:
 
 
 def round_trip(sent: Message, handle: str | None = None) -> Message:
-    return incoming(stored(outgoing(sent, PEER, NOW)), ORDERS, handle)
+    return incoming(stored(outgoing(sent, PEER, NOW, LIMITS)), ORDERS, handle)
 
 
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -129,7 +130,7 @@ def test_times_keep_their_milliseconds(ms: int):
 
 
 def test_a_record_shows_where_it_is_and_how_often_it_was_delivered():
-    sent = outgoing(message(), PEER, NOW)
+    sent = outgoing(message(), PEER, NOW, LIMITS)
     system = incoming(stored(sent, queue_offset=9, reconsume_times=2), ORDERS).system_properties
 
     assert (system.queue_id, system.queue_offset, system.delivery_attempt) == (3, 9, 3)
@@ -141,7 +142,7 @@ def test_a_record_shows_where_it_is_and_how_often_it_was_delivered():
 
 @pytest.mark.parametrize("seconds", [-1, 2**62])
 def test_a_message_born_at_no_time_is_born_now(seconds: int):
-    sent = outgoing(message(born_timestamp=Timestamp(seconds=seconds)), PEER, NOW)
+    sent = outgoing(message(born_timestamp=Timestamp(seconds=seconds)), PEER, NOW, LIMITS)
 
     assert (sent.born_timestamp, sent.properties["BORN_TIMESTAMP"]) == (NOW, str(NOW))
 
@@ -168,6 +169,7 @@ def test_a_transaction_is_a_half_message():
         message(message_type=MessageType.TRANSACTION, orphaned_transaction_recovery_duration=Duration(seconds=30)),
         PEER,
         NOW,
+        LIMITS,
     )
 
     assert (sent.message_type, sent.sys_flag) == ("TRANSACTION", 4)
@@ -180,7 +182,7 @@ def test_a_transaction_is_a_half_message():
 
 def test_a_compressed_body_stays_compressed():
     body = gzip.compress(b"text" * 100)
-    sent = outgoing(message(body, body_encoding=Encoding.GZIP), PEER, NOW)
+    sent = outgoing(message(body, body_encoding=Encoding.GZIP), PEER, NOW, LIMITS)
 
     assert (sent.body, sent.sys_flag) == (body, COMPRESSED_FLAG)
 
@@ -197,9 +199,9 @@ def test_a_digest_is_compared(kind: DigestType, digest: str):
     right = Digest(type=kind, checksum=digest.lower())
     wrong = Digest(type=kind, checksum="0" * len(digest))
 
-    assert outgoing(message(b"body", body_digest=right), PEER, NOW).body == b"body"
+    assert outgoing(message(b"body", body_digest=right), PEER, NOW, LIMITS).body == b"body"
     with pytest.raises(StatusError, match="not that of the body") as raised:
-        outgoing(message(b"body", body_digest=wrong), PEER, NOW)
+        outgoing(message(b"body", body_digest=wrong), PEER, NOW, LIMITS)
     assert raised.value.code == Code.MESSAGE_CORRUPTED
 
 
@@ -207,7 +209,7 @@ def test_a_property_without_a_value_is_left_out():
     sent = message()
     sent.user_properties["empty"] = ""
 
-    assert "empty" not in outgoing(sent, PEER, NOW).properties
+    assert "empty" not in outgoing(sent, PEER, NOW, LIMITS).properties
 
 
 def with_properties(**properties: str) -> Message:
@@ -239,7 +241,7 @@ WRONG = [
     (message(trace_context="a\x01"), Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace context"),
     (message(born_host="a\x01"), Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "born host"),
     (message(delivery_timestamp=to_timestamp(NOW + 86_400_001)), Code.ILLEGAL_DELIVERY_TIME, "86,400,001 ms"),
-    (message(delivery_timestamp=Timestamp(seconds=-5)), Code.ILLEGAL_DELIVERY_TIME, "within a day"),
+    (message(delivery_timestamp=Timestamp(seconds=-5)), Code.ILLEGAL_DELIVERY_TIME, "maxDelayTimeMills"),
     (
         message(message_type=MessageType.TRANSACTION, orphaned_transaction_recovery_duration=Duration(seconds=3601)),
         Code.BAD_REQUEST,
@@ -253,14 +255,57 @@ WRONG = [
 @pytest.mark.parametrize(("sent", "code", "text"), WRONG, ids=range(len(WRONG)))
 def test_a_wrong_message_is_refused_with_the_reason(sent: Message, code: Code, text: str):
     with pytest.raises(StatusError) as raised:
-        outgoing(sent, PEER, NOW)
+        outgoing(sent, PEER, NOW, LIMITS)
 
     assert raised.value.code == code
     assert text in raised.value.message
 
 
 def test_limits_are_allowed():
-    sent = message(bytes(MAX_BODY_SIZE), message_group="g" * 63, delivery_timestamp=to_timestamp(NOW + 86_400_000))
+    later = to_timestamp(NOW + 86_400_000)
+    sent = message(bytes(LIMITS.max_message_size), message_group="g" * 63, delivery_timestamp=later)
     sent.user_properties.update({f"{n:03}": "x" * 125 for n in range(128)})
 
-    assert outgoing(sent, PEER, NOW).message_type == "DELAY"
+    assert outgoing(sent, PEER, NOW, LIMITS).message_type == "DELAY"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"max_message_size": 3}, Code.MESSAGE_BODY_TOO_LARGE),
+        ({"user_property_max_num": 1}, Code.MESSAGE_PROPERTIES_TOO_LARGE),
+        ({"max_user_property_size": 3}, Code.MESSAGE_PROPERTIES_TOO_LARGE),
+        ({"max_message_group_size": 5}, Code.ILLEGAL_MESSAGE_GROUP),
+        ({"max_delay_time_mills": 999}, Code.ILLEGAL_DELIVERY_TIME),
+        ({"max_transaction_recovery_second": 1}, Code.BAD_REQUEST),
+    ],
+)
+def test_limits_are_settings(settings: dict[str, int], code: Code):
+    sent = message(
+        b"body",
+        message_group="group",
+        delivery_timestamp=to_timestamp(NOW + 1000),
+        message_type=MessageType.TRANSACTION,
+        orphaned_transaction_recovery_duration=Duration(seconds=2),
+    )
+    sent.user_properties.update({"a": "1", "b": "2"})
+    assert outgoing(sent, PEER, NOW, LIMITS).body == b"body"
+    with pytest.raises(StatusError) as raised:
+        outgoing(sent, PEER, NOW, ProxyConfig.model_validate(settings))
+
+    assert raised.value.code == code
+
+
+def test_a_limit_of_0_is_none():
+    names = ("max_message_size", "max_message_group_size", "max_delay_time_mills", "max_transaction_recovery_second")
+    without = ProxyConfig.model_validate({**dict.fromkeys(names, 0), "enable_message_body_empty_check": False})
+    sent = message(
+        bytes(LIMITS.max_message_size + 1),
+        message_group="g" * 100,
+        delivery_timestamp=to_timestamp(NOW + 10 * 86_400_000),
+        message_type=MessageType.TRANSACTION,
+        orphaned_transaction_recovery_duration=Duration(seconds=100_000),
+    )
+
+    assert outgoing(sent, PEER, NOW, without).properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "100000"
+    assert outgoing(message(b""), PEER, NOW, without).body == b""

@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError
 from rocketbroker.proxy.message_conversion import to_timestamp
 from rocketbroker.proxy.messaging_pb2 import (
@@ -130,6 +131,13 @@ async def test_a_topic_takes_messages_of_its_type(served: Served, topic: str, sy
     assert f"but actual type is {actual}" in error.message
     assert f"mqadmin updateTopic -t {topic} -a +message.type={actual}" in error.message
     assert (await sent(served[1], message(topic="All", **system))).status.code == Code.OK
+
+
+async def test_types_are_checked_unless_it_is_turned_off(brokers: FakeBrokers):
+    service = MessagingService(brokers, ENDPOINTS, config=ProxyConfig(enable_topic_message_type_check=False))
+    reply = await send(service, message(topic="Paid"))
+
+    assert reply.status.code == Code.OK
 
 
 async def test_a_send_makes_no_topic(served: Served):

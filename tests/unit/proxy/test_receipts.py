@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from rocketbroker.codec.message.pop_info import ExtraInfo
 from rocketbroker.codec.remoting.bodies.topic_config import (
+    CustomizedRetryPolicy,
     ExponentialRetryPolicy,
     GroupRetryPolicy,
     GroupRetryPolicyType,
@@ -22,6 +23,7 @@ from rocketbroker.codec.remoting.headers.pop import ChangeInvisibleTimeRequestHe
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError
 from rocketbroker.proxy import receipts as receipts_module
 from rocketbroker.proxy.call_context import CallContext, StatusError
@@ -231,10 +233,10 @@ async def test_a_stop_returns_all_messages(tmp_path: Path):
 class Renewal:
     """Messages of a client at brokers that take what is asked of them."""
 
-    def __init__(self, brokers: FakeBrokers) -> None:
+    def __init__(self, brokers: FakeBrokers, **settings: int) -> None:
         self.brokers = brokers
         self.clock = FakeClock()
-        self.receipts = Receipts(brokers, self.clock)
+        self.receipts = Receipts(brokers, self.clock, ProxyConfig.model_validate(settings))
         self.client = ProxyClient(CONTEXT, OpenTransactions())
         brokers.answer = self.changed(60_000)
 
@@ -314,6 +316,34 @@ async def test_the_last_delay_is_that_of_the_group(renewal: Renewal):
     await renewal.scan(4 * 3600)
 
     assert renewal.asked == [1000, 2000, 3000]
+
+
+async def test_a_policy_without_delays_has_those_of_rocketmq(renewal: Renewal):
+    policy = GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy([]))
+    renewal.brokers.add_group("billing", group_retry_policy=policy)
+    renewal.add(reconsume_times=1)
+    await renewal.scan(4 * 3600)
+
+    assert renewal.asked == [30_000]
+
+
+async def test_times_of_renewals_are_settings():
+    brokers = FakeBrokers()
+    brokers.add_group("billing")
+    renewal = Renewal(
+        brokers, renew_ahead_time_millis=30_000, renew_max_time_millis=60_000, invisible_time_millis_when_clear=7
+    )
+    async with stopping(renewal.receipts):
+        renewal.add()
+        await renewal.scan(29)
+        assert renewal.asked == []
+        await renewal.scan(2)
+        await renewal.scan(60)
+        renewal.add()
+        renewal.receipts.release(renewal.client)
+        await until(lambda: brokers.gone)
+
+    assert renewal.asked == [60_000, 10_000, 7]
 
 
 async def test_a_message_that_cannot_be_renewed_is_left(renewal: Renewal, caplog: pytest.LogCaptureFixture):

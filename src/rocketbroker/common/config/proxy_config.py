@@ -5,6 +5,9 @@ from typing import Final
 from rocketbroker.common.config.broker_config import AddressList
 from rocketbroker.common.config.fields import (
     DAY_MS,
+    HOUR_MS,
+    INT_MAX,
+    MINUTE_MS,
     PORT_MAX,
     ConfigModel,
     Flag,
@@ -19,6 +22,8 @@ from rocketbroker.common.config.fields import (
 
 GRPC_PORT: Final = 8081
 _SECOND: Final = 1_000
+# protobuf allows no longer message.
+_MESSAGE_MAX: Final = INT_MAX
 
 
 class ProxyConfig(ConfigModel):
@@ -34,21 +39,102 @@ class ProxyConfig(ConfigModel):
     local_serve_addr: Text = setting(
         "", "Address in routes: what clients connect to. By default the address that brokers register.", Trait()
     )
-    broker_config_path: Text = setting("", "Properties file of the broker in LOCAL mode.")
+    broker_config_path: Text = setting(
+        "", "Properties file of the broker in LOCAL mode.", Trait(shown_default="none: a broker with default settings")
+    )
+    # -- limits on connections and calls
     grpc_max_inbound_message_size: Whole = setting(
         130 * 1024 * 1024, "Maximum size of a request.", size(1 << 20, 1 << 30)
     )
     grpc_max_concurrent_calls_per_connection: Whole = setting(
-        100_000, "Maximum number of calls under way on one connection.", whole(1, 10_000_000)
+        INT_MAX, "Maximum number of calls under way on one connection.", whole(1, INT_MAX)
     )
     grpc_client_idle_time_mills: Whole = setting(
         120_000, "Time without a call after which a connection is closed.", millis(_SECOND, DAY_MS)
     )
+    grpc_shutdown_time_seconds: Whole = setting(
+        30, "Longest time that a stop may take to end calls and connections.", whole(1, 3_600, "s")
+    )
+    # -- messages that are sent
+    max_message_size: Whole = setting(
+        4 * 1024 * 1024, "Maximum size of a message body, told to producers; 0 for no limit.", size(0, _MESSAGE_MAX)
+    )
+    enable_message_body_empty_check: Flag = setting(True, "Reject a message without a body.")
+    max_user_property_size: Whole = setting(
+        16 * 1024, "Maximum size of the properties, tag and keys of a message.", size(1, _MESSAGE_MAX)
+    )
+    user_property_max_num: Whole = setting(128, "Maximum number of properties of a message.", whole(1, 32_767))
+    max_message_group_size: Whole = setting(
+        64, "Size that a message group must be below; 0 for no limit.", size(0, _MESSAGE_MAX)
+    )
+    max_delay_time_mills: Whole = setting(
+        DAY_MS, "Maximum time from now to the delivery of a message; 0 for no limit.", millis(0, 40 * 366 * DAY_MS)
+    )
+    max_transaction_recovery_second: Whole = setting(
+        3_600,
+        "Maximum time that a producer may set until the outcome of its transaction is asked for; 0 for no limit.",
+        whole(0, INT_MAX, "s"),
+    )
+    enable_topic_message_type_check: Flag = setting(
+        True, "Reject a message that is not of the type of its topic (attribute `message.type`)."
+    )
+    grpc_client_producer_max_attempts: Whole = setting(
+        3, "Attempts of producers to send a message, told to them.", whole(1, 1_000)
+    )
+    grpc_client_producer_backoff_initial_millis: Whole = setting(
+        10, "Time before the second attempt, told to producers.", millis(0, HOUR_MS)
+    )
+    grpc_client_producer_backoff_max_millis: Whole = setting(
+        _SECOND, "Longest time before an attempt, told to producers.", millis(0, HOUR_MS)
+    )
+    grpc_client_producer_backoff_multiplier: Whole = setting(
+        2, "Factor by which the time before an attempt grows, told to producers.", whole(1, 1_000)
+    )
+    # -- messages that are received
+    grpc_client_consumer_min_long_polling_timeout_millis: Whole = setting(
+        5_000, "Shortest time that a receive waits for messages.", millis(0, HOUR_MS)
+    )
+    grpc_client_consumer_max_long_polling_timeout_millis: Whole = setting(
+        20_000, "Longest time that a receive waits for messages, told to consumers.", millis(0, HOUR_MS)
+    )
+    grpc_client_consumer_long_polling_batch_size: Whole = setting(
+        32, "Messages that push consumers ask for at a time, told to them.", whole(1, 32)
+    )
+    min_invisible_time_mills_for_recv: Whole = setting(
+        10_000, "Shortest invisible time that a receive may ask for.", millis(0, DAY_MS)
+    )
+    max_invisible_time_mills: Whole = setting(
+        12 * HOUR_MS, "Longest invisible time that a consumer may ask for.", millis(_SECOND, 365 * DAY_MS)
+    )
+    enable_proxy_auto_renew: Flag = setting(
+        True,
+        "Renew the invisible time of messages whose consumer leaves it to the server; otherwise such a consumer must "
+        "give one.",
+    )
+    default_invisible_time_mills: Whole = setting(
+        MINUTE_MS, "Invisible time of messages whose consumer leaves it to the server.", millis(_SECOND, HOUR_MS)
+    )
+    renew_schedule_period_millis: Whole = setting(
+        5_000, "Time between two searches for messages to renew.", millis(100, MINUTE_MS)
+    )
+    renew_ahead_time_millis: Whole = setting(
+        10_000, "Time before its invisible time ends at which a message is renewed.", millis(0, HOUR_MS)
+    )
+    renew_max_time_millis: Whole = setting(
+        3 * HOUR_MS, "Time after which a message is renewed no more, and returns to its group.", millis(0, 365 * DAY_MS)
+    )
+    max_renew_retry_times: Whole = setting(
+        3, "Failures in a row after which a message is renewed no more.", whole(1, 1_000)
+    )
+    invisible_time_millis_when_clear: Whole = setting(
+        _SECOND, "Time after which the messages of a client that is gone return to their groups.", millis(0, HOUR_MS)
+    )
+    # -- certificate
     tls_test_mode_enable: Flag = setting(
         True, "Make a self-signed certificate at the start; otherwise tlsCertPath and tlsKeyPath are read."
     )
-    tls_cert_path: Text = setting("", "File of the certificate chain in PEM.")
-    tls_key_path: Text = setting("", "File of the private key in PEM.")
+    tls_cert_path: Text = setting("", "File of the certificate chain in PEM.", Trait(shown_default="none: no TLS"))
+    tls_key_path: Text = setting("", "File of the private key in PEM.", Trait(shown_default="none: no TLS"))
     tls_key_password: Text = setting("", "Password of the private key.")
 
 
