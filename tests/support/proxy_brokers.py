@@ -28,6 +28,7 @@ class FakeBrokers:
         held: an answer that waits, for the next request.
         answers: answers by request code, for those that need another one; an error is raised.
         gone: channels that were closed.
+        dropped: requests that nobody waits for.
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class FakeBrokers:
     held: asyncio.Future[Command] | None = None
     answers: dict[int, Command | Exception] = field(default_factory=dict)
     gone: list[ProxyChannel] = field(default_factory=list)
+    dropped: list[Command] = field(default_factory=list)
     broker_names: list[str] = field(default_factory=lambda: ["broker-a"])
 
     def add_topic(self, name: str, **settings: object) -> None:
@@ -78,6 +80,10 @@ class FakeBrokers:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def drop(self, channel: ProxyChannel, command: Command) -> None:
+        """Record a request that nobody waits for."""
+        self.dropped.append(command)
 
     def closed(self, channel: ProxyChannel) -> None:
         """Record a client that is gone."""

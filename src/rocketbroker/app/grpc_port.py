@@ -20,12 +20,14 @@ from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.lifecycle import PartList
+from rocketbroker.common.open_files import connection_limit
 from rocketbroker.proxy.certificates import ServerCertificate, load_certificate, self_signed_certificate
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
 from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
 from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
 from rocketbroker.proxy.messaging_service import MessagingService
+from rocketbroker.transport.peer_limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +109,7 @@ class GrpcPort:
             host=bind_address,
             port=config.grpc_server_port,
             certificate=_certificate(config),
-            limits=GrpcLimits(
-                config.grpc_max_inbound_message_size,
-                config.grpc_max_concurrent_calls_per_connection,
-                config.grpc_client_idle_time_mills / 1000,
-            ),
+            limits=_limits(config),
         )
         self._parts = PartList(brokers, self._service, self._server)
 
@@ -132,6 +130,25 @@ class GrpcPort:
     async def stop(self) -> None:
         """End all calls, then what they wait for."""
         await self._parts.stop()
+
+
+def _limits(config: ProxyConfig) -> GrpcLimits:
+    descriptors = connection_limit()
+    connections = ConnectionLimits(
+        # A relayed connection has three ends in this process.
+        max_connections=min(config.max_connections, descriptors // 3),
+        max_connections_per_address=config.max_connections_per_address,
+        max_held_bytes=config.max_held_bytes,
+        max_descriptor=descriptors,
+    )
+    return GrpcLimits(
+        max_message_size=config.grpc_max_inbound_message_size,
+        max_calls=config.grpc_max_concurrent_calls_per_connection,
+        max_open_calls=config.grpc_max_open_calls,
+        max_idle_s=config.grpc_client_idle_time_mills / 1000,
+        max_stop_s=config.grpc_shutdown_time_seconds,
+        connections=connections,
+    )
 
 
 def _certificate(config: ProxyConfig) -> ServerCertificate | None:

@@ -223,6 +223,9 @@ class ClusterServiceManager:
         answer.body = bytes(answer.body)
         return answer
 
+    def drop(self, channel: ProxyChannel, command: Command) -> None:
+        """Do nothing: brokers cannot forget a request, and answer it when its poll time is over."""
+
     # -- clients
 
     async def _register(self, channel: ProxyChannel, command: Command) -> Command:

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,24 +20,26 @@ from rocketbroker.codec.message.pop_info import (
     parse_start_offset_info,
     retry_flag,
 )
+from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.codec.remoting.bodies.pop import MAX_BIT_SET, BatchAck, BatchAckMessageRequestBody
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
 from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
 from rocketbroker.codec.remoting.headers.pop import (
     AckMessageRequestHeader,
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError
+from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import (
     OK,
     CallContext,
     StatusError,
-    awaited,
     check_group,
     check_topic,
     header_of,
@@ -108,6 +110,11 @@ class Consuming:
         self._receipts = receipts
         self._clock = clock
         self._config = config
+        self._tasks = TaskOwner("Consuming")
+
+    async def stop(self) -> None:
+        """Wait for pops no longer."""
+        await self._tasks.stop()
 
     # -- receipt
 
@@ -121,9 +128,9 @@ class Consuming:
         status, popped = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message"), []
         try:
             client = self._clients.of(context)
-            found = await self._pop(client, receive, context)
+            found = await self._receive(client, receive, context)
             if found is not None:
-                popped = await self._matching(client, receive, found)
+                popped = found
                 status = OK if popped else Status(code=Code.MESSAGE_NOT_FOUND, message="no match message")
             if popped and self._is_renewed(receive):
                 status, popped = self._renewed(client, popped)
@@ -139,21 +146,23 @@ class Consuming:
     def not_taken(
         self, receive: ReceiveMessageRequest, replies: Sequence[ReceiveMessageResponse], context: CallContext
     ) -> None:
-        """Let messages return to the group after a second, since their client has gone."""
+        """Return messages to the group, since their client has gone."""
         topic, group = receive.message_queue.topic.name, receive.group.name
         handles = [
             decode_handle(each.message.system_properties.receipt_handle)
             for each in replies
             if each.WhichOneof("content") == "message"
         ]
-        if handles:
-            client = self._clients.of(context)
-            self._receipts.give_back(client, [(place_of(group, topic, handle), handle) for handle in handles])
+        self._give_back(context, [(place_of(group, topic, handle), handle) for handle in handles])
 
-    async def _pop(
+    def _give_back(self, context: CallContext, messages: list[tuple[Place, ReceiptHandle]]) -> None:
+        if messages:
+            self._receipts.give_back(self._clients.of(context), messages)
+
+    async def _receive(
         self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext
     ) -> list[_Popped] | None:
-        """Return the messages of a pop, None if there were none."""
+        """Return the messages of a pop that match, None if there were no messages."""
         poll_ms = self._poll_ms(client, receive, context)
         topic, group = check_topic(receive.message_queue.topic), check_group(receive.group)
         invisible_ms = self._config.default_invisible_time_mills
@@ -164,7 +173,7 @@ class Consuming:
             remark = f"batch_size is {receive.batch_size}; ask for 1 to {_MOST_MESSAGES} messages"
             raise StatusError(Code.BAD_REQUEST, remark)
         wanted = subscription(topic, receive.filter_expression)
-        is_fifo = (await self._brokers.subscription_group_config(group)).consume_message_orderly
+        group_config = await self._brokers.subscription_group_config(group)
         broker_name = await self._routing.readable_broker(topic, receive.message_queue.broker.name)
         header = PopMessageRequestHeader(
             consumer_group=group,
@@ -177,14 +186,14 @@ class Consuming:
             init_mode=_INIT_MODE_MAX,
             exp_type=wanted.expression_type,
             exp=wanted.sub_string,
-            order=is_fifo,
+            order=group_config.consume_message_orderly,
             attempt_id=receive.attempt_id or None,
             broker_name=broker_name,
         )
-        answer = await awaited(self._brokers.invoke(client, broker_name, request(RequestCode.POP_MESSAGE, header)))
+        answer = await self._pop(client, header, context)
         match answer.code:
             case ResponseCode.SUCCESS:
-                return _messages_of(answer, header)
+                return await self._matching(client, group_config, wanted, _messages_of(answer, header), context)
             case ResponseCode.POLLING_TIMEOUT | ResponseCode.PULL_NOT_FOUND:
                 return None
             case ResponseCode.POLLING_FULL:
@@ -217,17 +226,50 @@ class Consuming:
         poll_ms = min(max(wanted_ms, shortest_ms), longest_ms)
         return poll_ms if left_ms is None else min(poll_ms, left_ms)
 
+    # A call may be cancelled at any moment: by the client, its deadline, or a lost connection. The broker hides what
+    # was popped all the same, for the invisible time. So from the pop to the last write somebody knows the messages and
+    # gives them back: here while the pop is under way, `_matching` after it, and the caller by `not_taken`.
+
+    async def _pop(self, client: ProxyClient, header: PopMessageRequestHeader, context: CallContext) -> Command:
+        """Return the answer to a pop; what comes after the call was cancelled is given back."""
+        command = request(RequestCode.POP_MESSAGE, header)
+        answer = self._brokers.invoke(client, header.broker_name or "", command)
+        if isinstance(answer, RemotingCommand):
+            return answer
+        pop: asyncio.Task[Command | RemotingError] = self._tasks.start(_outcome(answer), "pop")
+        try:
+            await asyncio.wait([pop])
+        except asyncio.CancelledError:
+            self._brokers.drop(client, command)
+            pop.add_done_callback(lambda _: self._give_back_all(pop, header, context))
+            raise
+        outcome = pop.result()
+        if isinstance(outcome, RemotingError):
+            raise outcome
+        return outcome
+
+    def _give_back_all(
+        self, pop: asyncio.Task[Command | RemotingError], header: PopMessageRequestHeader, context: CallContext
+    ) -> None:
+        """Give back the messages of a pop that nobody waits for; a stop leaves them to their invisible time."""
+        outcome = None if pop.cancelled() else pop.result()
+        if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+            self._give_back(context, [(each.place, each.handle) for each in _messages_of(outcome, header)])
+
     async def _matching(
-        self, client: ProxyClient, receive: ReceiveMessageRequest, popped: list[_Popped]
+        self,
+        client: ProxyClient,
+        group: SubscriptionGroupConfig,
+        wanted: SubscriptionData,
+        popped: list[_Popped],
+        context: CallContext,
     ) -> list[_Popped]:
         """Return the messages to deliver.
 
         The broker filters by hashes of tags, so that other tags are acknowledged here. A message whose attempts are
         used up becomes a dead letter.
         """
-        group = await self._brokers.subscription_group_config(receive.group.name)
-        tags = set(subscription(receive.message_queue.topic.name, receive.filter_expression).tags_set)
-        most, matching, others = max_attempts(group), [], []
+        tags, most, matching, others = set(wanted.tags_set), max_attempts(group), [], []
         for each in popped:
             if tags and each.record.tags not in tags:
                 others.append(self._ack(client, each.place, each.handle))
@@ -236,12 +278,11 @@ class Consuming:
                 others.append(self._to_dead_letters(client, each.place, each.handle, message_id))
             else:
                 matching.append(each)
-        for result in await asyncio.gather(*others, return_exceptions=True):
-            # The message returns after its invisible time, and is tried again.
-            if isinstance(result, BrokerResponseError | RemotingError):
-                log.warning("group %s: a message that is not delivered stays: %s", group.group_name, result)
-            elif isinstance(result, BaseException):
-                raise result
+        try:
+            await _end_all(others, group.group_name)
+        except BaseException:
+            self._give_back(context, [(each.place, each.handle) for each in matching])
+            raise
         return matching
 
     def _renewed(self, client: ProxyClient, popped: list[_Popped]) -> tuple[Status, list[_Popped]]:
@@ -384,6 +425,23 @@ class Consuming:
         command = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await succeeded(self._brokers.invoke(client, place.broker_name, command))
         await self._ack(client, place, handle)
+
+
+async def _end_all(calls: list[Coroutine[Any, Any, None]], group: str) -> None:
+    """End messages that are not delivered; one whose end fails returns after its invisible time, and is tried again."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BrokerResponseError | RemotingError):
+            log.warning("group %s: a message that is not delivered stays: %s", group, result)
+        elif isinstance(result, BaseException):
+            raise result
+
+
+async def _outcome(answer: Awaitable[Command]) -> Command | RemotingError:
+    """Return an answer, or why there is none."""
+    try:
+        return await answer
+    except RemotingError as error:
+        return error
 
 
 def _invisible_ms(invisible_ms: int, least_ms: int, longest_ms: int) -> int:

@@ -2,6 +2,13 @@
 
 A TLS handshake begins with 0x16, HTTP/2 without TLS with a letter. grpcio can listen for either, but can neither look
 first nor take over a connection that somebody else accepted.
+
+The relay bounds what grpcio does not: connections, and the memory of incomplete requests. grpcio keeps the parts of a
+request until it is complete, up to grpcMaxInboundMessageSize for each call, so that calls which are never completed
+fill the memory by one connection. What grpcio may hold of a connection are the bytes that came in, less the requests
+that were handled. This is an estimate: an allowance for headers and framing is taken off with each request, or a
+connection that lives long would look guilty. A client that completes small requests meanwhile hides some bytes by that,
+0.5 KiB with each call.
 """
 
 import asyncio
@@ -12,6 +19,8 @@ from typing import cast
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.endpoint import ConnectionCount
+from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, listen, port_of
 
 log = logging.getLogger(__name__)
@@ -19,6 +28,12 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _TLS_HANDSHAKE = 0x16
 _LINGER_S = 5.0
+# Allowance for the headers of a request, and the part of its size, as a power of 2, for those of HTTP/2 and TLS.
+_HEADER_BYTES = 512
+_FRAMING_SHIFT = 6
+# Window updates take less than this part of the replies that they are for.
+_WINDOW_SHIFT = 10
+_MOMENT_S = 0.01
 
 
 class FirstByteRelay:
@@ -33,16 +48,33 @@ class FirstByteRelay:
         plain: path of the socket for plain text.
         tls: path of the socket for TLS.
         first_byte_s: seconds after which a connection without a byte is closed.
+        limits: limits on connections, and on the memory of incomplete requests.
+
+    Attributes:
+        held_bytes: bytes of requests that are incomplete or wait to be handled.
     """
 
-    def __init__(self, host: str, port: int, folder: Path, plain: Path, tls: Path, first_byte_s: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        folder: Path,
+        plain: Path,
+        tls: Path,
+        first_byte_s: float,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.host, self.port = host, port
         self._folder, self._plain, self._tls = folder, plain, tls
         self.first_byte_s = first_byte_s
+        self.held_bytes = 0
+        self._max_held_bytes = limits.max_held_bytes
+        self._connections = ConnectionCount(limits)
         self._tasks = TaskOwner("FirstByteRelay")
         self._servers: list[asyncio.Server] = []
         self._ends: set[_End] = set()
-        self._peers: dict[str, str] = {}
+        # Clients by the path that their connection is relayed from.
+        self._clients: dict[str, _Accepted] = {}
         self._count = 0
         self._empty = asyncio.Event()
 
@@ -85,18 +117,78 @@ class FirstByteRelay:
                 for end in self._ends:
                     end.transport.abort()
 
-    def client_of(self, path: str) -> str:
-        """Return ``ip:port`` of the client whose connection is relayed from a path."""
-        return self._peers.get(path, path)
+    # -- requests
 
-    def entered(self, end: "_End") -> None:
-        """Keep a connection until it is lost."""
+    def handled(self, path: str, size: int) -> str:
+        """Note that a request of a size is complete; return ``ip:port`` of the client that is relayed from a path."""
+        client = self._clients.get(path)
+        if client is None:
+            return path
+        self._release(client, size + (size >> _FRAMING_SHIFT) + _HEADER_BYTES)
+        return client.peer
+
+    def replied(self, path: str, size: int) -> None:
+        """Note replies of a size: the client sends window updates for them, which are no requests."""
+        client = self._clients.get(path)
+        if client is not None:
+            self._release(client, size >> _WINDOW_SHIFT)
+
+    def _release(self, client: "_Accepted", size: int) -> None:
+        released = min(client.held_bytes, size)
+        client.held_bytes -= released
+        self.held_bytes -= released
+
+    def received(self, client: "_Accepted", size: int) -> None:
+        """Note bytes of a client; above the limit, close the connection that has held most for longest."""
+        if not client.held_bytes:
+            client.held_since = asyncio.get_running_loop().time()
+        client.held_bytes += size
+        self.held_bytes += size
+        while self.held_bytes > self._max_held_bytes:
+            now, clients = asyncio.get_running_loop().time(), [client, *self._clients.values()]
+            worst = max(clients, key=lambda each: each.held_bytes * (now - each.held_since + _MOMENT_S))
+            log.warning(
+                "connection to %s: closing, as it holds %s of %s bytes of incomplete requests, above the limit of %s "
+                "(maxHeldBytes)",
+                worst.peer,
+                f"{worst.held_bytes:,}",
+                f"{self.held_bytes:,}",
+                f"{self._max_held_bytes:,}",
+            )
+            self._forget_bytes(worst)
+            worst.transport.abort()
+
+    def _forget_bytes(self, client: "_Accepted") -> None:
+        self.held_bytes -= client.held_bytes
+        client.held_bytes = 0
+
+    # -- connections
+
+    def accepted(self, client: "_Accepted") -> bool:
+        """Keep a client's connection until it is lost; return false if there are too many."""
+        descriptor = client.transport.get_extra_info("socket").fileno()
+        if not self._connections.enter(client.peer, descriptor):
+            return False
+        self._ends.add(client)
+        return True
+
+    def closed(self, client: "_Accepted") -> None:
+        """Forget a client's connection."""
+        self._connections.leave(client.peer)
+        self._forget_bytes(client)
+        self._left(client)
+
+    def connected(self, end: "_Relayed") -> None:
+        """Keep a connection to grpcio until it is lost."""
         self._ends.add(end)
 
-    def left(self, end: "_End") -> None:
-        """Forget a connection, and the client that it was relayed for."""
+    def disconnected(self, end: "_Relayed") -> None:
+        """Forget a connection to grpcio, and the client that it was relayed for."""
+        self._clients.pop(end.path, None)
+        self._left(end)
+
+    def _left(self, end: "_End") -> None:
         self._ends.discard(end)
-        self._peers.pop(end.path, None)
         if not self._ends:
             self._empty.set()
 
@@ -116,11 +208,12 @@ class FirstByteRelay:
             sock.bind(str(path))
             path.unlink()
             sock.connect(str(target))
-            self._peers[str(path)] = client.peer
-            end = _End(self, str(path))
+            self._clients[str(path)] = client
+            end = _Relayed(self, str(path))
             end.other = client.transport
             await asyncio.get_running_loop().create_unix_connection(lambda: end, sock=sock)
         except OSError as error:
+            self._clients.pop(str(path), None)
             sock.close()
             log.warning("connection to %s: no connection within the process: %s; closing", client.peer, error)
             client.transport.abort()
@@ -142,18 +235,15 @@ class _End(asyncio.Protocol):
     """One end of a relayed connection.
 
     Attributes:
-        path: address of the end that leads to grpcio, empty at the client's.
         other: transport of the other end.
     """
 
-    def __init__(self, relay: FirstByteRelay, path: str = "") -> None:
+    def __init__(self, relay: FirstByteRelay) -> None:
         self._relay = relay
-        self.path = path
         self.other: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._relay.entered(self)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and not self.other.is_closing():
@@ -168,7 +258,6 @@ class _End(asyncio.Protocol):
             self.other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._relay.left(self)
         other = self.other
         if other is not None and not other.is_closing():
             other.close()
@@ -176,22 +265,56 @@ class _End(asyncio.Protocol):
                 asyncio.get_running_loop().call_later(_LINGER_S, other.abort)
 
 
+class _Relayed(_End):
+    """The end that leads to grpcio, from an address of its own."""
+
+    def __init__(self, relay: FirstByteRelay, path: str) -> None:
+        super().__init__(relay)
+        self.path = path
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._relay.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._relay.disconnected(self)
+        super().connection_lost(exc)
+
+
 class _Accepted(_End):
-    """The client's end; until its first byte there is no other."""
+    """The client's end; until its first byte there is no other.
+
+    Attributes:
+        peer: ``ip:port`` of the client.
+        held_bytes: bytes of its requests that are incomplete or wait to be handled.
+        held_since: time of the event loop since when there are such bytes.
+    """
+
+    held_bytes = 0
+    held_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         address = transport.get_extra_info("peername")
         self.peer = join_address(address[0], address[1]) if address else ""
+        self._is_accepted = self._relay.accepted(self)
+        if not self._is_accepted:
+            self.transport.abort()
+            return
         self._late = asyncio.get_running_loop().call_later(self._relay.first_byte_s, self._relay.give_up, self)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_accepted:
+            return
         if self.other is None:
             self._late.cancel()
             self._relay.begin(self, data)
         else:
             super().data_received(data)
+        self._relay.received(self, len(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._late.cancel()
+        if self._is_accepted:
+            self._late.cancel()
+            self._relay.closed(self)
         super().connection_lost(exc)

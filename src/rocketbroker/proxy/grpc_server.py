@@ -24,6 +24,7 @@ from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
+from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
 log = logging.getLogger(__name__)
@@ -75,15 +76,21 @@ class GrpcLimits(NamedTuple):
     Attributes:
         max_message_size: bytes of a request (grpcMaxInboundMessageSize).
         max_calls: calls that a connection may have at a time (grpcMaxConcurrentCallsPerConnection).
+        max_open_calls: calls and streams of all connections (grpcMaxOpenCalls).
         max_idle_s: seconds without a call after which a connection is closed, and a client without a stream is
             forgotten (grpcClientIdleTimeMills).
         max_unsent_bytes: replies of ReceiveMessage that clients have not taken; above it, no more are begun.
+        max_stop_s: seconds that a stop waits for calls to end (grpcShutdownTimeSeconds).
+        connections: limits on connections and incomplete requests of a port that takes both kinds.
     """
 
     max_message_size: int = 130 << 20
-    max_calls: int = 100_000
+    max_calls: int = 2**31 - 1
+    max_open_calls: int = 50_000
     max_idle_s: float = 120.0
     max_unsent_bytes: int = 512 << 20
+    max_stop_s: float = 30.0
+    connections: ConnectionLimits = DEFAULT_LIMITS
 
     def options(self) -> list[tuple[str, Any]]:
         """Return the options of grpcio."""
@@ -149,7 +156,11 @@ class GrpcServer:
             for name, method in methods_of(self._service).items()
         }
         handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry)
-        self._server = aio.server(options=self._limits.options(), compression=grpc.Compression.NoCompression)
+        self._server = aio.server(
+            options=self._limits.options(),
+            maximum_concurrent_rpcs=self._limits.max_open_calls,
+            compression=grpc.Compression.NoCompression,
+        )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
             if self._certificate is not None and self._plain:
@@ -182,18 +193,21 @@ class GrpcServer:
         server.add_insecure_port(f"unix:{plain}")
         server.add_secure_port(f"unix:{tls}", _credentials(certificate))
         await server.start()
-        relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S)
+        relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S, self._limits.connections)
         self._relay = relay
         await relay.start()
         self.port = relay.port
 
     async def stop(self) -> None:
-        """Stop accepting, end open calls as UNAVAILABLE, and close all connections."""
+        """Stop accepting, end open calls as UNAVAILABLE, and close all connections, in a limited time."""
         if self._relay is not None:
             self._relay.stop_accepting()
         if self._server is not None:
-            await self._server.stop(None)
-            self._server = None
+            server, self._server = self._server, None
+            try:
+                await asyncio.wait_for(server.stop(None), self._limits.max_stop_s)
+            except TimeoutError:
+                log.warning("calls did not end within %g s (grpcShutdownTimeSeconds)", self._limits.max_stop_s)
         await self._tasks.stop()
         if self._relay is not None:
             await self._relay.stop()
@@ -207,17 +221,26 @@ class GrpcServer:
 
     # -- calls
 
-    def _context(self, call: Call) -> CallContext:
+    def _context(self, call: Call, size: int) -> CallContext:
+        """Return the context of a call whose request has this size."""
         left = cast("float | None", call.time_remaining())
         deadline = None if left is None else asyncio.get_running_loop().time() + left
-        return call_context(dict(call.invocation_metadata() or ()), self._client_of(call.peer()), deadline)
+        return call_context(dict(call.invocation_metadata() or ()), self._handled(call, size), deadline)
 
-    def _client_of(self, peer: str) -> str:
-        """Return ``ip:port`` of grpcio's ``ipv4:ip:port``, or of the path of a relayed connection."""
-        kind, _, address = peer.partition(":")
+    def _handled(self, call: Call, size: int) -> str:
+        """Note that a request of a size is complete; return ``ip:port`` of its client.
+
+        grpcio has it as ``ipv4:ip:port``, or the path that the connection is relayed from.
+        """
+        kind, _, address = call.peer().partition(":")
         if kind == "unix" and self._relay is not None:
-            return self._relay.client_of(address)
+            return self._relay.handled(address, size)
         return unquote(address)
+
+    def _replied(self, call: Call, size: int) -> None:
+        kind, _, address = call.peer().partition(":")
+        if kind == "unix" and self._relay is not None:
+            self._relay.replied(address, size)
 
     def _unary(self, method: Method) -> Callable[[bytes, Call], Awaitable[bytes]]:
         """Return the behaviour of a method with one reply.
@@ -227,7 +250,7 @@ class GrpcServer:
 
         async def answer(data: bytes, call: Call) -> bytes:
             try:
-                reply: Any = method.handler(method.request.FromString(data), self._context(call))
+                reply: Any = method.handler(method.request.FromString(data), self._context(call, len(data)))
                 if not isinstance(reply, Message):
                     reply = await reply
             except DecodeError as error:
@@ -246,8 +269,8 @@ class GrpcServer:
             replies: Sequence[Any]
             request: Any = None
             try:
+                context = self._context(call, len(data))
                 self._check_unsent()
-                context = self._context(call)
                 request = method.request.FromString(data)
                 reply: Any = method.handler(request, context)
                 replies = reply if isinstance(reply, list) else await reply
@@ -257,6 +280,7 @@ class GrpcServer:
                 replies = [method.refusal(status=status_of(error))]
             size, written = sum(each.ByteSize() for each in replies), 0
             self._unsent_bytes += size
+            self._replied(call, size)
             try:
                 for each in replies:
                     await call.write(each.SerializeToString())
@@ -276,7 +300,7 @@ class GrpcServer:
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
         try:
-            context = self._context(call)
+            context = self._context(call, 0)
         except StatusError as error:  # the one refusal in the body of this method
             await call.write(TelemetryCommand(status=status_of(error)).SerializeToString())
             return
@@ -297,6 +321,7 @@ class GrpcServer:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
         try:
             while (data := cast("Any", await call.read())) is not aio.EOF:
+                self._handled(call, len(data))
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
         except asyncio.CancelledError:
             if not stream.is_overfull:

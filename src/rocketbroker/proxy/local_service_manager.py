@@ -185,17 +185,17 @@ class LocalServiceManager:
         if answer is HELD:
             held: asyncio.Future[Command] = loop.create_future()
             connection.held[command.opaque] = held
-            return self._held(connection, command, held)
+            return held
         work = answer.work if isinstance(answer, InTurn) else answer
         return _awaited(command.code, work) if isinstance(work, Awaitable) else _answer_of(work)
 
-    async def _held(self, connection: LocalConnection, command: Command, held: asyncio.Future[Command]) -> Command:
-        """Wait for the answer to a held request, and drop the request if the caller is cancelled."""
-        try:
-            return await held
-        finally:
-            if connection.held.pop(command.opaque, None) is not None:
-                self._broker.drop_held(connection, command)
+    def drop(self, channel: ProxyChannel, command: Command) -> None:
+        """Forget a held request; it is answered as a poll that timed out."""
+        connection = self._connections.get(channel)
+        held = connection.held.pop(command.opaque, None) if connection is not None else None
+        if connection is not None and held is not None:
+            self._broker.drop_held(connection, command)
+            held.set_result(response(ResponseCode.POLLING_TIMEOUT))
 
     def _end_batch(self) -> None:
         self._batch_ends = False

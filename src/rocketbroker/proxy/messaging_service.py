@@ -76,7 +76,7 @@ class MessagingService:
 
     async def stop(self) -> None:
         """Forget all clients, whose messages return to their groups; brokers must still be there."""
-        await stop_all(self._clients.forget_all, self._receipts.stop)
+        await stop_all(self._consuming.stop, self._clients.forget_all, self._receipts.stop)
 
     # -- methods of the service
 

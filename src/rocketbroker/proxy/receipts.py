@@ -281,12 +281,13 @@ class Receipts:
         try:
             for renewed in table:
                 async with renewed.lock:
-                    await self._return(client, renewed.place, renewed.handle)
+                    invisible_ms = self._config.invisible_time_millis_when_clear
+                    await self._return(client, renewed.place, renewed.handle, invisible_ms)
         finally:
             self._brokers.closed(client)
 
     def give_back(self, client: ProxyClient, messages: Iterable[tuple[Place, ReceiptHandle]]) -> None:
-        """Return messages to their group that their client did not get."""
+        """Return messages to their group at once that their client did not get."""
         table = self._renewed.get(client, {})
         given = list(messages)
         for place, _ in given:
@@ -300,11 +301,11 @@ class Receipts:
 
     async def _give_back(self, client: ProxyClient, messages: Iterable[tuple[Place, ReceiptHandle]]) -> None:
         for place, handle in messages:
-            await self._return(client, place, handle)
+            await self._return(client, place, handle, 0)
 
-    async def _return(self, client: ProxyClient, place: Place, handle: ReceiptHandle) -> None:
+    async def _return(self, client: ProxyClient, place: Place, handle: ReceiptHandle, invisible_ms: int) -> None:
         try:
-            await self.change(client, place, handle, self._config.invisible_time_millis_when_clear)
+            await self.change(client, place, handle, invisible_ms)
         except (BrokerResponseError, RemotingError) as error:
             log.warning("message %s returns no sooner than its invisible time ends: %s", place, error)
 

@@ -82,10 +82,14 @@ class ServiceManager(Protocol):
         ``broker_name`` sends them to all brokers. An answer at hand is returned as such: a send without a wait costs no
         task.
 
-        Cancelling the awaitable drops a held request, such as a pop whose client has gone.
-
         Raises:
             RemotingError: The broker cannot be reached, or did not answer in time.
+        """
+
+    def drop(self, channel: ProxyChannel, command: Command) -> None:
+        """Forget a held request whose client waits no longer; its awaitable ends without messages, unless it has any.
+
+        A broker that cannot forget it answers later, and its messages are given back.
         """
 
     def closed(self, channel: ProxyChannel) -> None:

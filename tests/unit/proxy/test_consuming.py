@@ -17,8 +17,10 @@ from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.proxy_config import ProxyConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError
 from rocketbroker.proxy.call_context import CallContext
+from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
+from rocketbroker.proxy.local_service_manager import LocalConnection, LocalServiceManager
 from rocketbroker.proxy.messaging_pb2 import (
     AckMessageEntry,
     AckMessageRequest,
@@ -68,6 +70,20 @@ class Served:
     async def receive(self, **fields: Any) -> list[Message]:
         """Return the messages of a receive that does not wait longer than needed."""
         return [each.message for each in await parts(self.service, receive(**fields)) if each.HasField("message")]
+
+    async def received(self, **fields: Any) -> list[Message]:
+        """Receive until there are messages; the clock stands still."""
+        async with asyncio.timeout(60):
+            while not (found := await self.receive(**fields)):
+                pass
+        return found
+
+    def connection(self) -> LocalConnection:
+        """Return the client as the broker knows it."""
+        brokers = self.service._consuming._brokers
+        assert isinstance(brokers, LocalServiceManager)
+        [connection] = brokers._connections.values()
+        return connection
 
     async def ack(self, *messages: Message, topic: Resource = ORDERS) -> AckMessageResponse:
         handles = [each.system_properties.receipt_handle for each in messages]
@@ -410,6 +426,60 @@ async def test_a_receive_that_is_cancelled_holds_nothing(served: Served):
     await asyncio.wait([waiting])
 
     assert served.held_pops() == 0
+
+
+async def test_messages_that_come_as_a_receive_is_cancelled_return_at_once(served: Served):
+    waiting = asyncio.create_task(served.receive())
+    await until(served.held_pops)
+    connection = served.connection()
+    [held] = connection.held.values()
+    held.add_done_callback(lambda _: waiting.cancel())
+    await served.send(b"1")
+    await asyncio.wait([waiting])
+
+    assert waiting.cancelled()
+    assert connection.held == {}
+    assert bodies(await served.received()) == [b"1"]
+
+
+async def test_a_broker_that_cannot_drop_a_pop_gets_its_messages_back(served: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(LocalServiceManager, "drop", ClusterServiceManager.drop)
+    waiting = asyncio.create_task(served.receive(auto_renew=True))
+    await until(served.held_pops)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await served.send(b"1")
+    await until(lambda: not served.service._consuming._tasks._tasks)
+
+    assert bodies(await served.received()) == [b"1"]
+
+
+async def test_a_receive_that_is_cancelled_while_it_filters_gives_its_messages_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+):
+    acknowledging = asyncio.Event()
+
+    async def acknowledge(*_: object) -> None:
+        acknowledging.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(served.service._consuming, "_ack", acknowledge)
+    await served.send(b"1", tag="BB")
+    await served.send(b"2", tag="Aa")
+    wanted = FilterExpression(expression="Aa")
+    waiting = asyncio.create_task(served.receive(filter_expression=wanted))
+    await acknowledging.wait()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert bodies(await served.received(filter_expression=wanted)) == [b"2"]
+
+
+async def test_a_broker_that_is_gone_is_the_answer_of_a_receive(service: MessagingService, brokers: FakeBrokers):
+    brokers.held = asyncio.get_running_loop().create_future()
+    brokers.held.set_exception(RemotingTimeoutError("no answer"))
+
+    assert (await status(service, receive())).code == Code.PROXY_TIMEOUT
 
 
 # -- acknowledgements

@@ -49,6 +49,29 @@ class ProxyConfig(ConfigModel):
     grpc_max_concurrent_calls_per_connection: Whole = setting(
         INT_MAX, "Maximum number of calls under way on one connection.", whole(1, INT_MAX)
     )
+    grpc_max_open_calls: Whole = setting(
+        50_000,
+        "Maximum number of calls and telemetry streams of all connections; each telemetry stream takes about "
+        "MEASURE KiB.",
+        whole(1, 10_000_000, own=True),
+    )
+    max_connections: Whole = setting(
+        10_000,
+        "Maximum number of connections to a port that takes TLS and plain text; more are closed at once. Each needs "
+        "three open files (ulimit -n). A sixteenth of them, at most 256, is kept for this machine.",
+        whole(1, 1_000_000, own=True),
+    )
+    max_connections_per_address: Whole = setting(
+        0,
+        "Maximum number of connections from one address (for IPv6, from one /64 network). 0 means as many as are free.",
+        whole(0, 1_000_000, own=True),
+    )
+    max_held_bytes: Whole = setting(
+        536_870_912,
+        "Maximum memory of incomplete requests at a port that takes TLS and plain text. Above it, the connection that "
+        "holds most for longest is closed.",
+        size(33_554_432, 1 << 40, own=True),
+    )
     grpc_client_idle_time_mills: Whole = setting(
         120_000, "Time without a call after which a connection is closed.", millis(_SECOND, DAY_MS)
     )
