@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
+from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 
 
 class Echo:
@@ -49,19 +50,19 @@ class Echo:
 class Relayed:
     """A relay, and the servers behind it."""
 
-    def __init__(self, folder: Path, first_byte_s: float) -> None:
+    def __init__(self, folder: Path, first_byte_s: float, limits: ConnectionLimits) -> None:
         self.plain, self.tls = Echo(b"plain:"), Echo(b"tls:")
         self.folder = folder
-        self.relay = FirstByteRelay("127.0.0.1", 0, folder, folder / "plain", folder / "tls", first_byte_s)
+        self.relay = FirstByteRelay("127.0.0.1", 0, folder, folder / "plain", folder / "tls", first_byte_s, limits)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.relay.port)
 
 
 @asynccontextmanager
-async def relayed(first_byte_s: float = 20.0) -> AsyncIterator[Relayed]:
+async def relayed(first_byte_s: float = 20.0, limits: ConnectionLimits = DEFAULT_LIMITS) -> AsyncIterator[Relayed]:
     with tempfile.TemporaryDirectory() as name:
-        found = Relayed(Path(name), first_byte_s)
+        found = Relayed(Path(name), first_byte_s, limits)
         servers = [await asyncio.start_unix_server(each.handle, Path(name) / path)
                    for each, path in ((found.plain, "plain"), (found.tls, "tls"))]  # fmt: skip
         await found.relay.start()
@@ -173,6 +174,57 @@ async def test_without_a_server_the_connection_is_closed(caplog: pytest.LogCaptu
         writer.close()
         await until(lambda: not found.relay._ends)
     assert "no connection within the process" in caplog.text
+
+
+async def test_connections_have_a_limit(caplog: pytest.LogCaptureFixture):
+    async with relayed(limits=ConnectionLimits(max_connections=2)) as found:
+        first, second = await found.connect(), await found.connect()
+        await until(lambda: len(found.relay._ends) == 2)
+        rejected, writer = await found.connect()
+        await is_closed(rejected)
+        writer.close()
+        assert "2 connections are open and the limit is 2 (maxConnections)" in caplog.text
+        first[1].close()
+        await until(lambda: len(found.relay._ends) == 1)
+        reader, third = await found.connect()
+        third.write(b"hello")
+        assert await reader.readexactly(len(b"plain:hello")) == b"plain:hello"
+        for writer in (second[1], third):
+            writer.close()
+
+
+async def test_the_connection_with_most_bytes_of_incomplete_requests_is_closed(caplog: pytest.LogCaptureFixture):
+    async with relayed(limits=ConnectionLimits(max_held_bytes=100_000)) as found:
+        little, much = await found.connect(), await found.connect()
+        little[1].write(bytes(30_000))
+        await until(lambda: found.relay.held_bytes == 30_000)
+        much[1].write(bytes(90_000))
+        with suppress(ConnectionResetError, asyncio.IncompleteReadError):
+            await much[0].readexactly(100_000_000)
+        assert found.relay.held_bytes == 30_000
+        assert sum("(maxHeldBytes)" in each for each in caplog.messages) == 1
+        little[1].write(bytes(30_000))
+        await until(lambda: found.relay.held_bytes == 60_000)
+        for _, writer in (little, much):
+            writer.close()
+        await until(lambda: not found.relay._ends)
+        assert found.relay.held_bytes == 0
+
+
+async def test_requests_that_are_handled_are_not_held():
+    async with relayed() as found:
+        _, writer = await found.connect()
+        writer.write(bytes(70_000))
+        await until(lambda: found.relay.held_bytes == 70_000 and found.plain.peers)
+        path = found.plain.peers[0]
+        found.relay.handled(path, 10_000)
+        assert found.relay.held_bytes == 70_000 - 10_000 - 10_000 // 64 - 512
+        found.relay.replied(path, 1 << 20)
+        assert found.relay.held_bytes == 70_000 - 10_000 - 10_000 // 64 - 512 - 1024
+        found.relay.handled(path, 70_000)
+        assert found.relay.held_bytes == 0, "no less than nothing"
+        writer.close()
+        await until(lambda: not found.relay._ends)
 
 
 async def test_a_stop_ends_connections_within_bounded_time():

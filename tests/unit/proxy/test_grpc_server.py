@@ -22,6 +22,7 @@ from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
+from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.proxy_brokers import FakeBrokers
 
 MAX_BODY_SIZE = ProxyConfig().max_message_size
@@ -410,11 +411,12 @@ def test_a_stream_ends_with_its_client(running: Running):
 # -- connections
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-SETTINGS, PING, GOAWAY = 4, 6, 7
+DATA, HEADERS, SETTINGS, PING, GOAWAY = 0, 1, 4, 6, 7
+END_HEADERS = 4
 
 
-def frame(kind: int, payload: bytes = b"") -> bytes:
-    return len(payload).to_bytes(3) + bytes([kind, 0]) + bytes(4) + payload
+def frame(kind: int, payload: bytes = b"", stream_id: int = 0, flags: int = 0) -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
 
 
 def frames(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
@@ -468,6 +470,83 @@ def test_the_limit_on_calls_is_announced():
     assert kind == SETTINGS
     settings = {payload[n : n + 2]: int.from_bytes(payload[n + 2 : n + 6]) for n in range(0, len(payload), 6)}
     assert settings[b"\x00\x03"] == 77, "SETTINGS_MAX_CONCURRENT_STREAMS"
+
+
+def literal(name: bytes, value: bytes) -> bytes:
+    """Return a header field as HPACK writes it without its tables."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def begun_call(stream_id: int, claimed: int, data: bytes) -> bytes:
+    """Return the frames of a SendMessage that claims a size and is not complete."""
+    fields = {
+        b":method": b"POST",
+        b":scheme": b"http",
+        b":path": f"/{SERVICE}/SendMessage".encode(),
+        b"te": b"trailers",
+    }
+    fields[b"content-type"] = b"application/grpc"
+    headers = b"".join(literal(name, value) for name, value in fields.items())
+    first = frame(HEADERS, headers, stream_id, END_HEADERS)
+    return first + frame(DATA, b"\0" + claimed.to_bytes(4) + data, stream_id)
+
+
+def test_incomplete_requests_take_bounded_memory(caplog: pytest.LogCaptureFixture):
+    limits = GrpcLimits(connections=ConnectionLimits(max_held_bytes=200_000))
+    with (
+        Running(uvloop.new_event_loop(), limits) as running,
+        running.channel(tls=False) as channel,
+        connect(running) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS))
+        relay = running.server._relay
+        assert relay is not None
+        for n in range(12):
+            sock.sendall(begun_call(2 * n + 1, 100 << 20, bytes(15_000)))
+        wait_for(lambda: relay.held_bytes > 180_000)
+        for size in (1, 9_000, 10):
+            assert method(channel, "SendMessage")(send(size)).status.code == pb.OK
+        for n in range(12, 14):
+            sock.sendall(begun_call(2 * n + 1, 100 << 20, bytes(15_000)))
+        assert is_closed(sock)
+        assert sum("(maxHeldBytes)" in each for each in caplog.messages) == 1
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+
+
+def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
+    call = channel.unary_unary(
+        f"/{SERVICE}/SendMessage", pb.SendMessageRequest.SerializeToString, pb.SendMessageResponse.FromString
+    )
+    relay = running.server._relay
+    assert relay is not None
+    for round_ in range(5):
+        for each in [call.future(send(round_ * 50_000), timeout=20, metadata=METADATA) for _ in range(20)]:
+            each.result()
+        list(method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(batch_size=64)))
+
+    assert relay.held_bytes < 10_000
+
+
+def test_open_calls_have_a_limit():
+    with (
+        Running(uvloop.new_event_loop(), GrpcLimits(max_open_calls=2)) as running,
+        running.channel(tls=False) as channel,
+    ):
+        polls = [poll(running, channel) for _ in range(2)]
+        with pytest.raises(grpc.RpcError) as raised:
+            method(channel, "SendMessage")(send(1))
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        polls[0].cancel()
+        assert running.service.poll_ended.get(timeout=10)
+        wait_for(lambda: served(channel))
+
+
+def served(channel: grpc.Channel) -> bool:
+    """Return true if a call is answered."""
+    try:
+        return bool(method(channel, "SendMessage")(send(1)).status.code == pb.OK)
+    except grpc.RpcError:
+        return False
 
 
 def test_idle_connections_are_closed():
@@ -566,6 +645,25 @@ def test_a_stop_does_not_wait_for_a_slow_reader(running: Running):
             list(unread)
 
     assert running.server._unsent_bytes == 0
+
+
+def test_a_stop_of_grpcio_that_does_not_end_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    with Running(uvloop.new_event_loop(), GrpcLimits(max_stop_s=0.1)) as running:
+        carrier: Any = running.server._server
+
+        class Hanging:
+            async def stop(self, _grace: float | None) -> None:
+                await asyncio.Event().wait()
+
+        monkeypatch.setattr(running.server, "_server", Hanging())
+        running.run(running.server.stop())
+        running.run(carrier.stop(None))
+        with pytest.raises(ConnectionRefusedError):
+            connect(running)
+
+    assert "calls did not end within 0.1 s (grpcShutdownTimeSeconds)" in caplog.messages
 
 
 def test_clients_connect_again_after_a_restart(running: Running):

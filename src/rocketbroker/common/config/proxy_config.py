@@ -51,8 +51,7 @@ class ProxyConfig(ConfigModel):
     )
     grpc_max_open_calls: Whole = setting(
         50_000,
-        "Maximum number of calls and telemetry streams of all connections; each telemetry stream takes about "
-        "MEASURE KiB.",
+        "Maximum number of calls and telemetry streams of all connections; each telemetry stream takes about 30 KiB.",
         whole(1, 10_000_000, own=True),
     )
     max_connections: Whole = setting(
