@@ -96,6 +96,11 @@ def cluster(java: Java, servers: OurServers) -> GrpcServer:
 
 
 def ours(_java: Java, servers: OurServers) -> GrpcServer:
+    """Start our servers, which need no Java."""
+    return our_server(servers)
+
+
+def our_server(servers: OurServers) -> GrpcServer:
     """Start our name server, and our broker with its gRPC port."""
     namesrv, port = servers.namesrv(), free_ports(2)  # the VIP port of the broker is 2 lower than its next one
     settings = SETTINGS | {"grpcServerEnable": "true", "grpcServerPort": port}

@@ -364,11 +364,9 @@ async def test_limits_of_times_are_settings(brokers: FakeBrokers):
     )
     service = MessagingService(brokers, ENDPOINTS, config=config)
     for polled_s, invisible_s, auto_renew in ((0, 2, False), (60, 3, False), (60, 9, True)):
-        times = {
-            "long_polling_timeout": Duration(seconds=polled_s),
-            "invisible_duration": Duration(seconds=invisible_s),
-        }
-        await status(service, receive(auto_renew=auto_renew, **times))
+        poll, invisible = Duration(seconds=polled_s), Duration(seconds=invisible_s)
+        asked = receive(auto_renew=auto_renew, long_polling_timeout=poll, invisible_duration=invisible)
+        await status(service, asked)
     headers = [each.header for each in brokers.sent(RequestCode.POP_MESSAGE)]
     refused = [await status(service, receive(invisible_duration=Duration(seconds=each))) for each in (1, 4)]
 

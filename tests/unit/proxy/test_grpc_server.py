@@ -23,11 +23,11 @@ from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certi
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
 from rocketbroker.transport.peer_limits import ConnectionLimits
+from tests.support.grpc_calls import METADATA, method
 from tests.support.proxy_brokers import FakeBrokers
 
 MAX_BODY_SIZE = ProxyConfig().max_message_size
 CERTIFICATE = self_signed_certificate(SystemClock())
-METADATA = (("x-mq-client-id", "client-1"), ("x-mq-language", "PYTHON"), ("x-mq-namespace", ""))
 LARGE = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -121,17 +121,6 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
 def channel(running: Running, request: pytest.FixtureRequest) -> Iterator[grpc.Channel]:
     with running.channel(tls=request.param) as channel:
         yield channel
-
-
-def method(channel: grpc.Channel, name: str) -> Callable[..., Any]:
-    """Return a method of the service in values."""
-    described = pb.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name[name]
-    request, reply = (getattr(pb, kind.name) for kind in (described.input_type, described.output_type))
-    kind = (
-        f"{'stream' if described.client_streaming else 'unary'}_{'stream' if described.server_streaming else 'unary'}"
-    )
-    call = getattr(channel, kind)(f"/{SERVICE}/{name}", request.SerializeToString, reply.FromString)
-    return lambda request, metadata=METADATA, timeout=20: call(request, timeout=timeout, metadata=metadata)
 
 
 def send(size: int) -> pb.SendMessageRequest:
