@@ -1,0 +1,101 @@
+"""Settings of the gRPC port: rmq-proxy.json, and what goes before it."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.common.config.properties_file import Entry
+from rocketbroker.common.config.proxy_config import ProxyConfig, grpc_properties
+from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rmq-proxy.json"
+
+
+def test_without_a_file_there_are_defaults():
+    settings = load_proxy_settings()
+
+    assert settings.proxy == ProxyConfig()
+    assert settings.warnings == ()
+
+
+def test_a_file_has_text_numbers_and_booleans(file: Path):
+    file.write_text(
+        '{"namesrvAddr": "10.0.0.1:9876", "grpcServerPort": 8181, "maxMessageSize": "1000", "proxyMode": "local", '
+        '"tlsTestModeEnable": false, "enableProxyAutoRenew": "false"}'
+    )
+    proxy = load_proxy_settings(file).proxy
+
+    assert (proxy.namesrv_addr, proxy.grpc_server_port, proxy.max_message_size) == ("10.0.0.1:9876", 8181, 1000)
+    assert (proxy.proxy_mode, proxy.tls_test_mode_enable, proxy.enable_proxy_auto_renew) == ("local", False, False)
+
+
+def test_the_command_line_goes_before_the_file(file: Path):
+    file.write_text('{"namesrvAddr": "10.0.0.1:9876", "grpcServerPort": 8181}')
+    proxy = load_proxy_settings(file, [Entry("namesrvAddr", "10.0.0.2:9876", "the command line")]).proxy
+
+    assert (proxy.namesrv_addr, proxy.grpc_server_port) == ("10.0.0.2:9876", 8181)
+
+
+def test_a_setting_without_effect_is_a_warning(file: Path):
+    file.write_text('{"grpcThreadPoolNums": 20, "remotingListenPort": 8080}')
+    warnings = load_proxy_settings(file).warnings
+
+    assert len(warnings) == 2
+    assert str(file) in warnings[0]
+    assert ": grpcThreadPoolNums " in warnings[0]
+    assert ": remotingListenPort " in warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"grpcServerPrt": 8081}', "did you mean grpcServerPort"),
+        ('{"grpcServerPort": 65536}', "grpcServerPort"),
+        ('{"grpcServerPort": 80.5}', "grpcServerPort"),
+        ('{"grpcServerPort": true}', "grpcServerPort"),
+        ('{"maxMessageSize": -1}', "maxMessageSize"),
+        ('{"enableProxyAutoRenew": "yes"}', "enableProxyAutoRenew"),
+        ('{"namesrvAddr": "10.0.0.1"}', "namesrvAddr"),
+        ('{"proxyMode": "both"}', "proxyMode=both is unknown; write CLUSTER or LOCAL"),
+        ('{"tlsCertPath": "/c.pem", "tlsTestModeEnable": false}', "tlsCertPath and tlsKeyPath belong together"),
+        ('{"grpcServerPort": null}', "grpcServerPort is NoneType; give text, a number, true or false"),
+        ('{"grpcServerPort": {"a": 1}}', "grpcServerPort is dict"),
+        ('{"grpcServerPort": [8081]}', "grpcServerPort is list"),
+        ("[8081]", 'holds no JSON object; write settings as {"grpcServerPort": 8081}'),
+        ("grpcServerPort=8081", "cannot be read: Expecting value"),
+        ("", "cannot be read: Expecting value"),
+        ("{" + " " * (1 << 20) + "}", "has over 1,048,576 bytes"),
+    ],
+    ids=range(16),
+)
+def test_a_wrong_file_is_an_error_with_the_reason(file: Path, text: str, reason: str):
+    file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load_proxy_settings(file)
+
+    assert reason in str(raised.value)
+    assert str(file) in str(raised.value) or "proxyMode" in text or "tlsCertPath" in text
+
+
+def test_all_errors_are_named(file: Path):
+    file.write_text('{"grpcServerPort": -1, "maxMessageSize": "many"}')
+    with pytest.raises(ConfigError) as raised:
+        load_proxy_settings(file)
+
+    assert len(str(raised.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe{}"])
+def test_a_file_that_cannot_be_read_is_an_error(file: Path, content: bytes | None):
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_proxy_settings(file)
+
+
+def test_a_broker_has_the_port_by_two_settings():
+    assert grpc_properties(0) == {"grpcServerEnable": "true", "grpcServerPort": "0"}
