@@ -1,4 +1,7 @@
-"""Our gRPC port answers the calls of tests/support/grpc_script.py as Apache's proxy did (tests/golden/grpc)."""
+"""Our gRPC port answers the calls of tests/support/grpc_script.py as Apache's proxy did (tests/golden/grpc).
+
+The port is in the broker's process, or in that of mqproxy.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ import pytest
 pytest.importorskip("grpc", reason="the extra grpc is not installed")
 
 from tests.support.grpc_script import Exchange, GrpcScript, golden_exchanges, prepare
-from tests.support.grpc_servers import our_server
+from tests.support.grpc_servers import our_proxy, our_server
 from tests.support.our_servers import OurServers
 
 # What depends on the time, on addresses, and on ids that a server makes.
@@ -41,11 +44,11 @@ PREFIX = re.compile(r"org\.apache\.\S+Exception: |CODE: \d+  DESC: |process clie
 WORDS = re.compile(r"[A-Za-z']+")
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Exchange]]:
+@pytest.fixture(scope="module", params=[our_server, our_proxy], ids=["broker", "mqproxy"])
+def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Exchange]]:
     servers = OurServers(tmp_path_factory.mktemp("ours"))
     try:
-        server = our_server(servers)
+        server = request.param(servers)
         prepare(server)
         script = GrpcScript(server.endpoints)
         try:

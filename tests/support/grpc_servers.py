@@ -113,5 +113,18 @@ def our_server(servers: OurServers) -> GrpcServer:
     return GrpcServer("ours", namesrv.address, broker.address, f"{LOOPBACK}:{port}", restart)
 
 
+def our_proxy(servers: OurServers) -> GrpcServer:
+    """Start our name server and broker, and mqproxy before them."""
+    namesrv = servers.namesrv()
+    broker = launch_serving(servers, namesrv, SETTINGS)
+    proxy = servers.proxy("-n", namesrv.address)
+
+    def restart() -> None:
+        broker.stop()
+        launch_serving(servers, namesrv, SETTINGS, broker)
+
+    return GrpcServer("proxy", namesrv.address, broker.address, proxy.address, restart)
+
+
 #: How a test starts the server of a name.
 LAUNCHERS: dict[str, Callable[[Java, OurServers], GrpcServer]] = {"ours": ours, "apache": apache, "cluster": cluster}

@@ -1,6 +1,7 @@
 """Our mqnamesrv and mqbroker as real processes for one test, on free ports, with their files in a temporary folder."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.support.ports import LOOPBACK, free_ports
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_LIMIT = 120  # seconds, on a machine that may have other work
 BOOTED = "boot success"
+PROXY_BOOTED = "rocketmq-proxy startup successfully"
 ALL_ADDRESSES = "0.0.0.0"
 
 
@@ -101,6 +103,16 @@ class OurServers:
         server.store = store
         return server
 
+    def proxy(self, *arguments: str, **settings: str | int) -> OurServer:
+        """Start mqproxy with an rmq-proxy.json and arguments, on a free port; it serves when this returns."""
+        port = free_ports()
+        conf = self.home / f"proxy-{len(self.started)}.json"
+        conf.write_text(json.dumps({"grpcServerPort": port, "localServeAddr": self.host, **settings}))
+        command = self.command("app.proxy_startup", "-pc", str(conf), *arguments)
+        server = self._open("proxy", port, [*self.runner, *command])
+        server.wait_for(PROXY_BOOTED, BOOT_LIMIT)
+        return server
+
     def _launch(
         self,
         name: str,
@@ -111,11 +123,16 @@ class OurServers:
         runner: Sequence[str] = (),
     ) -> OurServer:
         path = self.settings_file(name, settings)
+        command = [*self.runner, *runner, *self.command(module, "-c", str(path), *arguments)]
+        # Launchers of the testing kit read commands.
+        return self._open(name, port, command, subprocess.PIPE if module.startswith("testing.") else None)
+
+    def _open(self, name: str, port: int, command: list[str], stdin: int | None = None) -> OurServer:
         log = self.home / f"{name}-{len(self.started)}.out"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*self.runner, *runner, *self.command(module, "-c", str(path), *arguments)],
-                stdin=subprocess.PIPE if module.startswith("testing.") else None,  # its launchers read commands
+                command,
+                stdin=stdin,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=self.home,
