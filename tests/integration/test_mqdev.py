@@ -14,8 +14,10 @@ import pytest
 
 from rocketbroker.app.launch.demo import TOPIC
 from rocketbroker.app.launch.dev_server import DevServer
-from rocketbroker.client import Message, Producer, PushConsumer, SendStatus
+from rocketbroker.client import Message, Producer, PullConsumer, PushConsumer, SendStatus
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.errors import BrokerResponseError
 
 COMMAND = (sys.executable, "-m", "rocketbroker.testing.mqdev")
@@ -48,13 +50,38 @@ def bytes_in(temp: Path) -> int:
 
 async def address_in(process: asyncio.subprocess.Process) -> str:
     """The name server's address, once mqdev says that it is ready."""
+    return await word_after("namesrv", process)
+
+
+async def word_after(first: str, process: asyncio.subprocess.Process) -> str:
+    """The second word of the next line that begins with a word."""
     assert process.stdout is not None
     async with asyncio.timeout(READY_S):
         while line := (await process.stdout.readline()).decode():
-            if line.strip().startswith("namesrv "):
+            if line.strip().startswith(f"{first} "):
                 return line.split()[1]
     _, err = await process.communicate()
     pytest.fail(f"mqdev ended: {err.decode()}")
+
+
+@pytest.mark.parametrize("options", [(), ("--control-port", "0")])
+async def test_it_serves_the_5x_sdks_too(tmp_path: Path, options: tuple[str, ...]):
+    pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from rocketbroker.proxy.messaging_pb2 import Code
+    from tests.support.grpc_calls import send_once
+
+    async with started(tmp_path, "--ephemeral", "--grpc", *options) as process:
+        namesrv, broker = await word_after("namesrv", process), await word_after("broker", process)
+        endpoints = await word_after("grpc", process)
+        async with AdminClient(namesrv) as admin:
+            await admin.create_and_update_topic_config(broker, TopicConfig("Orders", 1, 1))
+        assert await asyncio.to_thread(send_once, endpoints, "Orders", b"order") == Code.OK
+        async with PullConsumer("billing", namesrv) as consumer:
+            pulled = await consumer.pull(MessageQueue("Orders", "broker-a", 0), 0)
+        assert [message.body for message in pulled.messages] == [b"order"]
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.wait_for(process.communicate(), READY_S)
+    assert (process.returncode, err) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Calls of the gRPC service by grpcio alone, for tests."""
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,3 +34,13 @@ def method(channel: grpc.Channel, name: str) -> Callable[..., Any]:
         return call(request, timeout=timeout, metadata=metadata)
 
     return called
+
+
+def send_once(endpoints: str, topic: str, body: bytes) -> int:
+    """Send a message and return the code of the reply's status."""
+    message_id = f"01{secrets.token_hex(16).upper()}"
+    system = messaging_pb2.SystemProperties(message_id=message_id, message_type=messaging_pb2.NORMAL)
+    sent = messaging_pb2.Message(topic=messaging_pb2.Resource(name=topic), body=body, system_properties=system)
+    with grpc.insecure_channel(endpoints) as channel:
+        reply = method(channel, "SendMessage")(messaging_pb2.SendMessageRequest(messages=[sent]))
+    return int(reply.status.code)

@@ -109,6 +109,7 @@ def test_an_unknown_layout_is_named_with_those_that_there_are():
         (["--set", "maxMessageSize=many"], 1, "maxMessageSize=many"),
         (["--set", "brokerName=b"], 1, "brokerName is set by the server itself"),
         (["--control-port", "0"], 2, "give it with --ephemeral"),
+        (["--grpc", "--layout", "2m-noslave"], 2, "run bin/mqproxy -n NAMESRV_ADDR in front of a --layout"),
         (["--control-port", "0", "--ephemeral", "--demo"], 2, "give it with --ephemeral, without --layout or --demo"),
     ],
 )

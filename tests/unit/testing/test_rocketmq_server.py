@@ -63,6 +63,25 @@ async def test_a_topic_is_created_on_all_brokers_with_its_type():
     assert [topic.attributes for topic in topics] == [{"message.type": "DELAY"}] * 2
 
 
+def test_the_5x_sdks_are_served_where_that_is_asked_for():
+    pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from rocketbroker.proxy.messaging_pb2 import Code
+    from tests.support.grpc_calls import send_once
+
+    with RocketMQServer(grpc=True, brokers=2) as mq:
+        mq.create_topic("Orders")
+        endpoints = mq.endpoints
+        assert send_once(endpoints, "Orders", b"1") == Code.OK
+        mq.restart_broker()
+        assert mq.endpoints == endpoints
+        assert send_once(endpoints, "Orders", b"2") == Code.OK
+        mq.assert_messages("Orders", [b"1", b"2"])
+
+
+def test_without_grpc_there_are_no_endpoints(mq: RocketMQServer):
+    assert mq.endpoints == ""
+
+
 async def test_a_server_whose_start_fails_leaves_nothing_behind(temp: Path):
     before = held()
     with pytest.raises(ConfigError, match="unknown setting flushDiskTyp; did you mean flushDiskType"):
@@ -109,6 +128,7 @@ def test_use_before_the_start_and_after_the_end_is_an_error():
     for _ in range(2):
         for use in (
             lambda: mq.namesrv_addr,
+            lambda: mq.endpoints,
             lambda: mq.messages("T"),
             lambda: mq.clock.advance(1),
             mq.freeze,
