@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -126,6 +127,7 @@ class GrpcPort:
         """
         await self._parts.start()
         self._endpoints.CopyFrom(_endpoints(self._host, self.port))
+        log.info("gRPC port: routes lead clients to %s (localServeAddr)", join_address(self._host, self.port))
 
     async def stop(self) -> None:
         """End all calls, then what they wait for."""

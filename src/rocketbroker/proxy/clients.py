@@ -67,6 +67,7 @@ log = logging.getLogger(__name__)
 
 _MAX_SETTINGS: Final = 256 * 1024
 _MOST_CLIENTS: Final = 100_000
+_MOST_LOGGED: Final = 10
 # Delays of CustomizedRetryPolicy in seconds, where a group has none of its own.
 _RETRY_DELAYS_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 _CONSUMERS: Final = {
@@ -249,14 +250,16 @@ class Clients:
         """Forget clients without a stream whose latest call was before a time of the event loop."""
         for client in list(self._clients.values()):
             if client.stream is None and client.last_call < before:
-                self._forget(client)
+                self._forget(client, "it is silent (grpcClientIdleTimeMills)")
 
     def forget_all(self) -> None:
         """Forget all clients, as at a stop."""
         for client in list(self._clients.values()):
-            self._forget(client)
+            self._forget(client, "the port stops")
 
-    def _forget(self, client: ProxyClient) -> None:
+    def _forget(self, client: ProxyClient, reason: str) -> None:
+        if client.settings is not None:
+            log.info("client %s at %s has left: %s", shown(client.client_id), client.remote_address, reason)
         del self._clients[client.client_id]
         client.is_gone = True
         client.disconnected()
@@ -287,7 +290,7 @@ class Clients:
                 await succeeded(self._brokers.invoke(client, "", request(RequestCode.UNREGISTER_CLIENT, header)))
         finally:
             if not client.is_gone:
-                self._forget(client)
+                self._forget(client, "it says so")
         return NotifyClientTerminationResponse(status=OK)
 
     async def telemetry(self, command: TelemetryCommand, context: CallContext, stream: TelemetryStream) -> None:
@@ -306,6 +309,10 @@ class Clients:
         merged = await self._merged(settings)
         heartbeat = _heartbeat(context.client_id, settings)
         client = self.of(context)
+        if settings != client.settings:
+            what = "joined" if client.settings is None else "changed its settings"
+            role = _described(settings, context)
+            log.info("client %s at %s has %s: %s", shown(client.client_id), context.peer, what, role)
         client.settings, client.stream = settings, stream
         await succeeded(self._brokers.invoke(client, "", heartbeat))
         stream.send(TelemetryCommand(status=OK, settings=merged))
@@ -378,6 +385,19 @@ def _heartbeat(client_id: str, settings: Settings) -> Command:
         consumers = [ConsumerData(group, kind, MessageModel.CLUSTERING, start, _subscriptions(settings))]
     body = HeartbeatData(client_id, producers, consumers).encode()
     return request(RequestCode.HEART_BEAT, body=body)
+
+
+def _described(settings: Settings, context: CallContext) -> str:
+    """Return what a client is, for the log."""
+    if settings.HasField("subscription"):
+        kind = ClientType.Name(settings.client_type).lower().replace("_", " ")
+        topics = [each.topic.name for each in settings.subscription.subscriptions]
+        role = f"{kind} of group {settings.subscription.group.name}, topics"
+    else:
+        topics, role = _topics(settings), "producer of topics"
+    more = f" and {len(topics) - _MOST_LOGGED} others" if len(topics) > _MOST_LOGGED else ""
+    names = ", ".join(sorted(topics)[:_MOST_LOGGED])
+    return f"{role} {names}{more}, by {shown(context.language)} {shown(context.client_version)}"
 
 
 def _topics(settings: Settings) -> list[str]:

@@ -34,7 +34,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.proxy_config import ProxyConfig
-from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError, shown
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import (
     OK,
@@ -157,6 +157,13 @@ class Consuming:
 
     def _give_back(self, context: CallContext, messages: list[tuple[Place, ReceiptHandle]]) -> None:
         if messages:
+            log.info(
+                "client %s at %s went away from a receive: %d messages return to group %s",
+                shown(context.client_id),
+                context.peer,
+                len(messages),
+                messages[0][0].group,
+            )
             self._receipts.give_back(self._clients.of(context), messages)
 
     async def _receive(

@@ -117,15 +117,18 @@ class FirstByteRelay:
                 for end in self._ends:
                     end.transport.abort()
 
+    def client_of(self, path: str) -> str:
+        """Return ``ip:port`` of the client whose connection is relayed from a path."""
+        client = self._clients.get(path)
+        return path if client is None else client.peer
+
     # -- requests
 
-    def handled(self, path: str, size: int) -> str:
-        """Note that a request of a size is complete; return ``ip:port`` of the client that is relayed from a path."""
+    def handled(self, path: str, size: int) -> None:
+        """Note that a request of a size is complete."""
         client = self._clients.get(path)
-        if client is None:
-            return path
-        self._release(client, size + (size >> _FRAMING_SHIFT) + _HEADER_BYTES)
-        return client.peer
+        if client is not None:
+            self._release(client, size + (size >> _FRAMING_SHIFT) + _HEADER_BYTES)
 
     def replied(self, path: str, size: int) -> None:
         """Note replies of a size: the client sends window updates for them, which are no requests."""

@@ -5,8 +5,9 @@ import logging
 import re
 import shutil
 import tempfile
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
@@ -16,14 +17,15 @@ from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, shown
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
 from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
-from rocketbroker.proxy.messaging_pb2 import Code, TelemetryCommand
+from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
+from rocketbroker.transport.access import RefusalLog
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
@@ -34,6 +36,9 @@ SERVICE = "apache.rocketmq.v2.MessagingService"
 _CHECK_S = 10.0
 _FIRST_BYTE_S = 20.0
 _LONGEST_SOCKET_PATH = 90  # the system's limit is about 104 bytes
+# Replies to a receive that are no refusal.
+_NO_REFUSALS = frozenset({Code.OK, Code.MESSAGE_NOT_FOUND})
+_OK = Code.OK
 _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -142,6 +147,7 @@ class GrpcServer:
         self._relay: FirstByteRelay | None = None
         self._folder: Path | None = None
         self._unsent_bytes = 0
+        self._refusals: defaultdict[str, RefusalLog] = defaultdict(partial(RefusalLog, log))
 
     async def start(self) -> None:
         """Bind the port and accept connections.
@@ -150,9 +156,9 @@ class GrpcServer:
             ConfigError: The address cannot be bound; the text names the address and the cause.
         """
         handlers: dict[str, Any] = {
-            name: grpc.unary_stream_rpc_method_handler(self._stream(method))
+            name: grpc.unary_stream_rpc_method_handler(self._stream(name, method))
             if method.is_stream
-            else grpc.unary_unary_rpc_method_handler(self._unary(method))
+            else grpc.unary_unary_rpc_method_handler(self._unary(name, method))
             for name, method in methods_of(self._service).items()
         }
         handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry)
@@ -171,6 +177,8 @@ class GrpcServer:
         except BaseException:
             await self.stop()
             raise
+        kinds = "plain text" if self._certificate is None else "TLS and plain text" if self._plain else "TLS"
+        log.info("gRPC port: listening on %s for %s", join_address(self.host or ALL_ADDRESSES, self.port), kinds)
         self._tasks.every(_CHECK_S, self._forget_silent, "forget_silent")
 
     def _bind(self, server: aio.Server) -> None:
@@ -204,6 +212,7 @@ class GrpcServer:
             self._relay.stop_accepting()
         if self._server is not None:
             server, self._server = self._server, None
+            log.info("gRPC port: stopping; open calls end as UNAVAILABLE")
             try:
                 await asyncio.wait_for(server.stop(None), self._limits.max_stop_s)
             except TimeoutError:
@@ -225,24 +234,29 @@ class GrpcServer:
         """Return the context of a call whose request has this size."""
         left = cast("float | None", call.time_remaining())
         deadline = None if left is None else asyncio.get_running_loop().time() + left
-        return call_context(dict(call.invocation_metadata() or ()), self._handled(call, size), deadline)
+        path, peer = self._peer(call)
+        if path and self._relay is not None:
+            self._relay.handled(path, size)
+        return call_context(dict(call.invocation_metadata() or ()), peer, deadline)
 
-    def _handled(self, call: Call, size: int) -> str:
-        """Note that a request of a size is complete; return ``ip:port`` of its client.
+    def _peer(self, call: Call) -> tuple[str, str]:
+        """Return the path that a connection is relayed from, if it is, and ``ip:port`` of its client.
 
-        grpcio has it as ``ipv4:ip:port``, or the path that the connection is relayed from.
+        grpcio has either as ``unix:path`` or ``ipv4:ip:port``.
         """
         kind, _, address = call.peer().partition(":")
         if kind == "unix" and self._relay is not None:
-            return self._relay.handled(address, size)
-        return unquote(address)
+            return address, self._relay.client_of(address)
+        return "", unquote(address)
 
-    def _replied(self, call: Call, size: int) -> None:
-        kind, _, address = call.peer().partition(":")
-        if kind == "unix" and self._relay is not None:
-            self._relay.replied(address, size)
+    def _refused(self, name: str, call: Call, status: Status) -> None:
+        """Log a refusal, a line in a while for each method: clients determine their number."""
+        client_id = dict(call.invocation_metadata() or ()).get("x-mq-client-id", "a client without an id")
+        code = Code.Name(status.code) if status.code in Code.values() else status.code
+        text = f"gRPC port: {name} of {shown(str(client_id))} at {self._peer(call)[1]}: {code}: {status.message}"
+        self._refusals[name].add(text)
 
-    def _unary(self, method: Method) -> Callable[[bytes, Call], Awaitable[bytes]]:
+    def _unary(self, name: str, method: Method) -> Callable[[bytes, Call], Awaitable[bytes]]:
         """Return the behaviour of a method with one reply.
 
         Bytes in and out: grpcio answers and logs a request that cannot be decoded as an error of the server.
@@ -257,12 +271,14 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
                 reply = method.refusal(status=status_of(error))
+            if reply.status.code != _OK:
+                self._refused(name, call, reply.status)
             result: bytes = reply.SerializeToString()
             return result
 
         return answer
 
-    def _stream(self, method: Method) -> Callable[[bytes, Call], Awaitable[None]]:
+    def _stream(self, name: str, method: Method) -> Callable[[bytes, Call], Awaitable[None]]:
         """Return the behaviour of ReceiveMessage."""
 
         async def answer(data: bytes, call: Call) -> None:
@@ -278,9 +294,13 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
                 replies = [method.refusal(status=status_of(error))]
+            if replies[0].status.code not in _NO_REFUSALS:
+                self._refused(name, call, replies[0].status)
             size, written = sum(each.ByteSize() for each in replies), 0
             self._unsent_bytes += size
-            self._replied(call, size)
+            path, _ = self._peer(call)
+            if path and self._relay is not None:
+                self._relay.replied(path, size)
             try:
                 for each in replies:
                     await call.write(each.SerializeToString())
@@ -302,7 +322,9 @@ class GrpcServer:
         try:
             context = self._context(call, 0)
         except StatusError as error:  # the one refusal in the body of this method
-            await call.write(TelemetryCommand(status=status_of(error)).SerializeToString())
+            status = status_of(error)
+            self._refused("Telemetry", call, status)
+            await call.write(TelemetryCommand(status=status).SerializeToString())
             return
         stream = _TelemetryStream(call, self._tasks, context)
         try:
@@ -313,15 +335,21 @@ class GrpcServer:
         # grpcio cannot end a stream amid a write. A client that never reads keeps this, and no more commands.
         await stream.sent()
         if failed is not None:
-            await call.abort(*failed)
+            code, text = failed
+            self._refusals["Telemetry"].add(
+                f"gRPC port: Telemetry of {shown(context.client_id)} at {context.peer}: {code.name}: {text}"
+            )
+            await call.abort(code, text)
 
     async def _handle_commands(
         self, call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
+        path, _ = self._peer(call)
         try:
             while (data := cast("Any", await call.read())) is not aio.EOF:
-                self._handled(call, len(data))
+                if path and self._relay is not None:
+                    self._relay.handled(path, len(data))
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
         except asyncio.CancelledError:
             if not stream.is_overfull:

@@ -255,6 +255,14 @@ class Receipts:
             is_last = self._clock.time_ms() - renewed.since_ms >= self._config.renew_max_time_millis
             try:
                 if is_last:
+                    held_s = (self._clock.time_ms() - renewed.since_ms) / 1000
+                    log.warning(
+                        "message %s of client %s is renewed no more after %g s (renewMaxTimeMillis); it returns to its "
+                        "group",
+                        place,
+                        shown(client.client_id),
+                        held_s,
+                    )
                     group = await self._brokers.subscription_group_config(place.group)
                     invisible_ms = _retry_delay_ms(group, renewed.reconsume_times)
                 else:

@@ -331,6 +331,31 @@ async def test_there_is_a_limit_of_clients(service: MessagingService, monkeypatc
     assert raised.value.code == Code.TOO_MANY_REQUESTS
 
 
+async def test_clients_that_come_change_and_go_are_logged(
+    service: MessagingService, brokers: FakeBrokers, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    other = CallContext("client\n2", "GO", "", "", "127.0.0.1:5001", None)
+    await service.telemetry(producer(*(f"T{number}" for number in range(12))), CONTEXT, Stream())
+    await service.telemetry(consumer("billing"), other, Stream())
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+    await service.notify_client_termination(NotifyClientTerminationRequest(), CONTEXT)
+    service._clients.of(CONTEXT)
+    await service.stop()
+
+    assert [each for each in caplog.messages if each.startswith("client ")] == [
+        (
+            "client client-1 at 127.0.0.1:5000 has joined: producer of topics T0, T1, T10, T11, T2, T3, T4, T5, T6, T7 and "
+            "2 others, by JAVA 5.1.0"
+        ),
+        "client client\\n2 at 127.0.0.1:5001 has joined: push consumer of group billing, topics Orders, by GO ",
+        "client client-1 at 127.0.0.1:5000 has changed its settings: producer of topics Orders, by JAVA 5.1.0",
+        "client client-1 at 127.0.0.1:5000 has left: it says so",
+        "client client\\n2 at 127.0.0.1:5001 has left: the port stops",
+    ]
+
+
 # -- commands
 
 

@@ -111,10 +111,10 @@ async def test_clients_are_known_by_the_path_of_their_connection():
             clients.append((found.plain.peers[n], writer))
         for path, writer in clients:
             host, port = writer.get_extra_info("sockname")
-            assert found.relay.handled(path, 0) == f"{host}:{port}"
+            assert found.relay.client_of(path) == f"{host}:{port}"
             writer.close()
         await until(lambda: not found.relay._ends)
-        assert [found.relay.handled(path, 0) for path, _ in clients] == [path for path, _ in clients]
+        assert [found.relay.client_of(path) for path, _ in clients] == [path for path, _ in clients]
         assert sorted(each.name for each in found.folder.iterdir()) == ["plain", "tls"]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import re
 import socket
 import threading
 import time
@@ -248,6 +249,43 @@ def test_errors_are_in_the_reply(channel: grpc.Channel):
     assert early.status.code == pb.UNRECOGNIZED_CLIENT_TYPE
     assert (failed.status.code, failed.status.message) == (pb.INTERNAL_SERVER_ERROR, "ValueError: no entries")
     assert nameless.status.code == receipt.status.code == pb.CLIENT_ID_REQUIRED
+
+
+def test_refusals_are_logged_with_their_code(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "rocketbroker.proxy.grpc_server")
+    with Running(uvloop.new_event_loop()) as running, running.channel(tls=False) as channel:
+        port = running.server.port
+        for _ in range(3):
+            method(channel, "QueryRoute")(pb.QueryRouteRequest(topic=pb.Resource(name="Unknown")))
+        method(channel, "QueryRoute")(pb.QueryRouteRequest(topic=pb.Resource(name="Orders")))
+        list(method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(), metadata=()))
+        call = poll(running, channel)
+        empty = [pb.ReceiveMessageResponse(status=pb.Status(code=pb.MESSAGE_NOT_FOUND))]
+        running.loop.call_soon_threadsafe(running.service.polls[0].set_result, empty)
+        list(call)
+        commands = Commands(pb.TelemetryCommand(settings=pb.Settings()))
+        with pytest.raises(grpc.RpcError):
+            next(method(channel, "Telemetry")(commands))
+        commands.close()
+
+    lines = [re.sub(r"127.0.0.1:\d+", "HERE", each) for each in caplog.messages]
+    assert f"127.0.0.1:{port} for TLS and plain text" in caplog.text
+    assert lines == [
+        "gRPC port: listening on HERE for TLS and plain text",
+        (
+            "gRPC port: QueryRoute of client-1 at HERE: TOPIC_NOT_FOUND: No topic route info for topic: Unknown; rejected "
+            "since the last such line: 1"
+        ),
+        (
+            "gRPC port: ReceiveMessage of a client without an id at HERE: CLIENT_ID_REQUIRED: client id cannot be empty: "
+            "send it as metadata x-mq-client-id; rejected since the last such line: 1"
+        ),
+        (
+            "gRPC port: Telemetry of client-1 at HERE: INVALID_ARGUMENT: there is no publishing or subscription data in "
+            "settings; rejected since the last such line: 1"
+        ),
+        "gRPC port: stopping; open calls end as UNAVAILABLE",
+    ]
 
 
 @pytest.mark.parametrize(
