@@ -23,6 +23,8 @@ from tests.support.our_servers import BOOT_LIMIT, OurServer, OurServers, launch_
 from tests.support.ports import free_ports
 
 LIMIT_S = 60
+# grpcio says either of a call that a server ends.
+ENDED = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
 
 class Client:
@@ -188,7 +190,7 @@ def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, 
     with pytest.raises(grpc.RpcError) as raised:
         list(poll)
 
-    assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert raised.value.code() in ENDED
     assert took_s < 9
     assert servers.errors() == []
 

@@ -5,7 +5,7 @@ mqbroker [-c broker-a.properties ...] [-n 127.0.0.1:9876] [--proxy] [-p] [-m]
 
 import faulthandler
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Annotated
@@ -62,7 +62,7 @@ def mqbroker(
             options = () if namesrv_addr is None else ("-n", namesrv_addr)
             _run_many(brokers, (*options, "--proxy") if proxy else options)
         else:
-            _run(brokers[0])
+            run_broker(brokers[0], "mqbroker", partial(announce, brokers[0]))
     except (ConfigError, StoreError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
@@ -75,7 +75,13 @@ def _print_settings(settings: BrokerSettings, *, important: bool) -> None:
         print(line)
 
 
-def _run(settings: BrokerSettings) -> None:
+def run_broker(settings: BrokerSettings, command: str, booted: "Callable[[BrokerController], None]") -> None:
+    """Serve a broker until SIGTERM or SIGINT; ``booted`` is called once it serves.
+
+    Raises:
+        ConfigError: The port is in use, or a setting cannot be followed.
+        StoreError: The store cannot be opened.
+    """
     from rocketbroker.app.broker_controller import BrokerController
 
     set_up_logging()
@@ -83,10 +89,10 @@ def _run(settings: BrokerSettings) -> None:
     faulthandler.enable()
     log_access(settings.transport)
     for warning in settings.warnings:
-        print(f"mqbroker: {warning}", file=sys.stderr)
+        print(f"{command}: {warning}", file=sys.stderr)
     raise_open_file_limit(settings.transport.reserved_open_files)
     controller = BrokerController.bind(settings, when_warm=spare_the_collector)
-    run(serve(controller, lambda: announce(settings, controller)))
+    run(serve(controller, lambda: booted(controller)))
 
 
 def _run_many(brokers: Sequence[BrokerSettings], options: Sequence[str]) -> None:

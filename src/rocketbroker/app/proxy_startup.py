@@ -10,14 +10,16 @@ from typing import Annotated
 
 import typer
 
+from rocketbroker.app.broker_startup import run_broker
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.server_process import run, serve, spare_the_collector
+from rocketbroker.app.server_process import run, serve
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settings
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_settings import ProxySettings, load_proxy_settings
 from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.open_files import raise_open_file_limit
 
 app = new_app()
 
@@ -60,20 +62,18 @@ def mqproxy(
 
 
 def _run(settings: ProxySettings, path: str) -> None:
-    set_up_logging()
     proxy = settings.proxy
     if proxy.proxy_mode.upper() == "LOCAL":
-        from rocketbroker.app.broker_controller import BrokerController
-
         broker_settings = load_broker_settings(proxy.broker_config_path or None, proxy.namesrv_addr or None)
         changed = {"grpc_server_enable": True, "grpc_server_port": proxy.grpc_server_port, "proxy_config_path": path}
-        broker = BrokerController.bind(broker_settings.with_broker(**changed), when_warm=spare_the_collector)
-        run(serve(broker, lambda: _announce(broker.grpc_port)))
+        run_broker(broker_settings.with_broker(**changed), "mqproxy", lambda broker: _announce(broker.grpc_port))
         return
     from rocketbroker.app.grpc_port import cluster_port
 
     if not proxy.namesrv_addr:
         raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
+    set_up_logging()
+    raise_open_file_limit(0)
     port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
     run(serve(port, lambda: _announce(port.port)))
 

@@ -207,12 +207,12 @@ class GrpcServer:
         self.port = relay.port
 
     async def stop(self) -> None:
-        """Stop accepting, end open calls as UNAVAILABLE, and close all connections, in a limited time."""
+        """Stop accepting, end open calls, and close all connections, in a limited time."""
         if self._relay is not None:
             self._relay.stop_accepting()
         if self._server is not None:
             server, self._server = self._server, None
-            log.info("gRPC port: stopping; open calls end as UNAVAILABLE")
+            log.info("gRPC port: stopping; open calls end")
             try:
                 await asyncio.wait_for(server.stop(None), self._limits.max_stop_s)
             except TimeoutError:

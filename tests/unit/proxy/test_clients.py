@@ -346,8 +346,8 @@ async def test_clients_that_come_change_and_go_are_logged(
 
     assert [each for each in caplog.messages if each.startswith("client ")] == [
         (
-            "client client-1 at 127.0.0.1:5000 has joined: producer of topics T0, T1, T10, T11, T2, T3, T4, T5, T6, T7 and "
-            "2 others, by JAVA 5.1.0"
+            "client client-1 at 127.0.0.1:5000 has joined: producer of topics T0, T1, T10, T11, T2, T3, T4, T5, T6, T7 "
+            "and 2 others, by JAVA 5.1.0"
         ),
         "client client\\n2 at 127.0.0.1:5001 has joined: push consumer of group billing, topics Orders, by GO ",
         "client client-1 at 127.0.0.1:5000 has changed its settings: producer of topics Orders, by JAVA 5.1.0",

@@ -1,0 +1,63 @@
+"""The gRPC port as composed: what its settings become."""
+
+import pytest
+
+pytest.importorskip("grpc", reason="the extra grpc is not installed")
+
+from rocketbroker.app import grpc_port
+from rocketbroker.app.grpc_port import cluster_port
+from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.proxy.messaging_pb2 import AddressScheme
+from tests.support.running import running
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("serve_addr", "host", "scheme"),
+    [
+        ("", "127.0.0.1", AddressScheme.IPv4),
+        ("proxy.example", "proxy.example", AddressScheme.DOMAIN_NAME),
+        ("2001:db8::1", "2001:db8::1", AddressScheme.IPv6),
+    ],
+)
+async def test_routes_have_the_address_of_the_settings(
+    serve_addr: str, host: str, scheme: AddressScheme, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    config = ProxyConfig(namesrv_addr=NOWHERE, grpc_server_port=0, local_serve_addr=serve_addr)
+    async with running(cluster_port(config, "proxy-1", "127.0.0.1")) as port:
+        [address] = port._endpoints.addresses
+        assert (address.host, address.port) == (host, port.port)
+        assert port._endpoints.scheme == scheme
+
+    assert sum("gRPC port: routes lead clients to" in each for each in caplog.messages) == 1
+
+
+def test_limits_are_settings(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grpc_port, "connection_limit", lambda: 1000)
+    config = ProxyConfig(
+        grpc_max_inbound_message_size=1 << 21,
+        grpc_max_concurrent_calls_per_connection=7,
+        grpc_max_open_calls=8,
+        grpc_client_idle_time_mills=9000,
+        grpc_shutdown_time_seconds=10,
+        max_connections=11,
+        max_connections_per_address=12,
+        max_held_bytes=1 << 26,
+    )
+    limits = grpc_port._limits(config)
+
+    assert (limits.max_message_size, limits.max_calls, limits.max_open_calls) == (1 << 21, 7, 8)
+    assert (limits.max_idle_s, limits.max_stop_s) == (9.0, 10.0)
+    connections = limits.connections
+    assert (connections.max_connections, connections.max_connections_per_address) == (11, 12)
+    assert (connections.max_held_bytes, connections.max_descriptor) == (1 << 26, 1000)
+    assert grpc_port._limits(ProxyConfig()).connections.max_connections == 333, "each has three ends"
+
+
+def test_a_certificate_that_is_missing_is_an_error():
+    config = ProxyConfig(namesrv_addr=NOWHERE, tls_test_mode_enable=False, tls_cert_path="/none", tls_key_path="/none")
+    with pytest.raises(ConfigError, match="/none is no file"):
+        cluster_port(config, "proxy-1", "127.0.0.1")
