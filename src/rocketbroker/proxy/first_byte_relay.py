@@ -8,7 +8,7 @@ request until it is complete, up to grpcMaxInboundMessageSize for each call, so 
 fill the memory by one connection. What grpcio may hold of a connection are the bytes that came in, less the requests
 that were handled. This is an estimate: an allowance for headers and framing is taken off with each request, or a
 connection that lives long would look guilty. A client that completes small requests meanwhile hides some bytes by that,
-0.5 KiB with each call.
+with each call 0.5 KiB and the metadata that HPACK leaves out.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _TLS_HANDSHAKE = 0x16
 _LINGER_S = 5.0
-# Allowance for the headers of a request, and the part of its size, as a power of 2, for those of HTTP/2 and TLS.
+# Allowance for headers of a request that are no metadata, and the part of its size, as a power of 2, for framing.
 _HEADER_BYTES = 512
 _FRAMING_SHIFT = 6
 # Window updates take less than this part of the replies that they are for.
@@ -125,7 +125,7 @@ class FirstByteRelay:
     # -- requests
 
     def handled(self, path: str, size: int) -> None:
-        """Note that a request of a size is complete."""
+        """Note that a request of a size, with its metadata, is complete."""
         client = self._clients.get(path)
         if client is not None:
             self._release(client, size + (size >> _FRAMING_SHIFT) + _HEADER_BYTES)

@@ -235,9 +235,10 @@ class GrpcServer:
         left = cast("float | None", call.time_remaining())
         deadline = None if left is None else asyncio.get_running_loop().time() + left
         path, peer = self._peer(call)
+        metadata = call.invocation_metadata() or ()
         if path and self._relay is not None:
-            self._relay.handled(path, size)
-        return call_context(dict(call.invocation_metadata() or ()), peer, deadline)
+            self._relay.handled(path, size + sum(len(name) + len(value) for name, value in metadata))
+        return call_context(dict(metadata), peer, deadline)
 
     def _peer(self, call: Call) -> tuple[str, str]:
         """Return the path that a connection is relayed from, if it is, and ``ip:port`` of its client.

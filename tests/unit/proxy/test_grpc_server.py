@@ -547,7 +547,8 @@ def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: gr
     relay = running.server._relay
     assert relay is not None
     for round_ in range(5):
-        for each in [call.future(send(round_ * 50_000), timeout=20, metadata=METADATA) for _ in range(20)]:
+        token = ("x-mq-session-token", f"{round_}" * 3000)
+        for each in [call.future(send(round_ * 50_000), timeout=20, metadata=(*METADATA, token)) for _ in range(20)]:
             each.result()
         list(method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(batch_size=64)))
 
