@@ -1,5 +1,6 @@
 """mqproxy as a process, before brokers of a cluster and with one of its own, by a client of plain grpcio."""
 
+import asyncio
 import queue
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +17,18 @@ pytest.importorskip("grpc", reason="the extra grpc is not installed")
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
+from rocketbroker.codec.remoting.headers.pop import PollingInfoRequestHeader, PollingInfoResponseHeader
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.proxy import messaging_pb2 as pb
+from rocketbroker.proxy.call_context import header_of
+from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.grpc_calls import metadata_of, method
 from tests.support.grpc_script import message, publishing, resource, subscribing
 from tests.support.grpc_servers import SETTINGS
 from tests.support.our_servers import BOOT_LIMIT, OurServer, OurServers, launch_serving, make_topic
 from tests.support.ports import free_ports
+from tests.support.running import stopping
 
 LIMIT_S = 60
 # grpcio says either of a call that a server ends.
@@ -176,6 +184,34 @@ def test_a_broker_that_starts_again_elsewhere_is_found(
             assert consumer.ack("Orders", received) == pb.OK
 
     assert len(found) == len(set(found))
+
+
+def waiting_pops(broker: OurServer, topic: str) -> int:
+    """Ask a broker how many pops of the group wait for messages of a topic."""
+
+    async def ask() -> int:
+        async with stopping(RemotingClient({})) as remoting:
+            header = PollingInfoRequestHeader("billing", topic, -1)
+            answer = await remoting.invoke(broker.address, request(RequestCode.POLLING_INFO, header), LIMIT_S)
+            return header_of(answer, PollingInfoResponseHeader).polling_num
+
+    return asyncio.run(ask())
+
+
+def test_messages_for_a_receive_that_was_cancelled_go_to_others(
+    servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect
+):
+    proxy = servers.proxy("-n", namesrv.address, "-pm", "cluster", defaultInvisibleTimeMills=3_600_000)
+    gone, other = connect(proxy, "consumer-1", CONSUMER), connect(proxy, "consumer-2", CONSUMER)
+    poll: Any = gone.poll("Orders")
+    broker.wait_until(lambda: waiting_pops(broker, "Orders") == 1, LIMIT_S, "hold the pop")
+    poll.cancel()
+    producer = connect(proxy, "producer", publishing("Orders"))
+    assert producer.send("Orders", 1, b"1").status.code == pb.OK
+    [received] = other.receive("Orders")
+
+    assert (received.body, received.system_properties.delivery_attempt) == (b"1", 2)
+    assert "client consumer-1 at" in proxy.wait_for("went away from a receive: 1 messages return to group billing")
 
 
 def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect):
