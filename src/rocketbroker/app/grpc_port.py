@@ -172,7 +172,7 @@ def _endpoints(host: str, port: int) -> Endpoints:
 
 def cluster_port(config: ProxyConfig, client_id: str, host: str) -> GrpcPort:
     """Return the port in front of the brokers that name servers know."""
-    return GrpcPort(ClusterServiceManager(config.namesrv_addr, client_id), config, "", host)
+    return GrpcPort(ClusterServiceManager(client_id, config), config, "", host)
 
 
 def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str, clock: Clock) -> GrpcPort:

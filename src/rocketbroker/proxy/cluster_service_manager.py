@@ -28,6 +28,7 @@ from rocketbroker.codec.remoting.headers.pop import PopMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import succeeded
@@ -37,19 +38,20 @@ from rocketbroker.transport.remoting_client import RemotingClient
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 3.0
-# Routes and settings are fetched again after this; a missing one is not kept.
-_FRESH_S: Final = 20.0
-_HEARTBEAT_S: Final = 30.0
 _MOST_CACHED: Final = 50_000
 
 V = TypeVar("V")
 
 
 class _Cache:
-    """Values by name that are fetched again when they are old; all who want one wait for the same fetch."""
+    """Values by name that are fetched again when they are old; all who want one wait for the same fetch.
 
-    def __init__(self, tasks: TaskOwner) -> None:
+    A missing value is not kept.
+    """
+
+    def __init__(self, tasks: TaskOwner, fresh_s: float) -> None:
         self._tasks = tasks
+        self._fresh_s = fresh_s
         self._values: dict[object, tuple[float, Any]] = {}
         self._fetches: dict[object, asyncio.Task[Any]] = {}
 
@@ -57,7 +59,7 @@ class _Cache:
         """Return the value of a key; raise what ``fetch`` raises if there is none, and keep an old one otherwise."""
         now = asyncio.get_running_loop().time()
         known = self._values.get(key)
-        if known is not None and now < known[0] + _FRESH_S:
+        if known is not None and now < known[0] + self._fresh_s:
             found: V = known[1]
             return found
         task = self._fetches.get(key)
@@ -90,21 +92,24 @@ class ClusterServiceManager:
     """ServiceManager of the brokers that name servers know.
 
     Args:
-        namesrv_addr: ``host:port`` of the name servers, joined by ``;``, or the URL of an address server.
         client_id: id by which brokers know this proxy as a producer.
+        config: name servers, and times.
     """
 
-    def __init__(self, namesrv_addr: str, client_id: str) -> None:
+    def __init__(self, client_id: str, config: ProxyConfig) -> None:
         routes = {
             int(RequestCode.CHECK_TRANSACTION_STATE): Route(
                 RequestCode.CHECK_TRANSACTION_STATE, self._check, CheckTransactionStateRequestHeader, Audience.CLIENT
             )
         }
         self._remoting = RemotingClient(routes)
-        self._name_servers = NameServerClient(self._remoting, namesrv_addr)
+        self._name_servers = NameServerClient(self._remoting, config.namesrv_addr)
         self._client_id = client_id
         self._tasks = TaskOwner("ClusterServiceManager")
-        self._routes, self._settings = _Cache(self._tasks), _Cache(self._tasks)
+        self._heartbeat_s = config.transaction_heartbeat_period_second
+        self._routes = _Cache(self._tasks, config.topic_route_service_cache_refresh_seconds)
+        self._topics = _Cache(self._tasks, config.topic_config_cache_refresh_seconds)
+        self._subscription_groups = _Cache(self._tasks, config.subscription_group_config_cache_refresh_seconds)
         # Addresses of masters by broker name, from all routes.
         self._masters: dict[str, str] = {}
         # Producer groups of each client, which are topics.
@@ -112,7 +117,7 @@ class ClusterServiceManager:
 
     async def start(self) -> None:
         """Begin to send heartbeats."""
-        self._tasks.every(_HEARTBEAT_S, self._heartbeat, "heartbeat")
+        self._tasks.every(self._heartbeat_s, self._heartbeat, "heartbeat")
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -151,7 +156,7 @@ class ClusterServiceManager:
             command = request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic))
             return TopicConfig.decode(await self._asked(address, command))
 
-        return await self._settings.get(("topic", topic), fetch)
+        return await self._topics.get(topic, fetch)
 
     async def subscription_group_config(self, group: str) -> SubscriptionGroupConfig:
         """Return the settings of a group at one of the known brokers.
@@ -166,7 +171,7 @@ class ClusterServiceManager:
             command = request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
             return SubscriptionGroupConfig.decode(await self._asked(await self._any_master(), command))
 
-        return await self._settings.get(("group", group), fetch)
+        return await self._subscription_groups.get(group, fetch)
 
     async def _a_master(self, topic: str) -> str:
         route = await self.topic_route(topic)

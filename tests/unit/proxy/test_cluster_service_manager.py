@@ -19,6 +19,7 @@ from rocketbroker.codec.remoting.headers.pop import AckMessageRequestHeader, Pop
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import (
     BrokerResponseError,
     RemotingConnectError,
@@ -76,7 +77,7 @@ class Cluster:
         self.broker = broker
         self.namesrv = namesrv
         self.routes = routes
-        self.brokers = ClusterServiceManager(namesrv.address, "proxy-1")
+        self.brokers = ClusterServiceManager("proxy-1", ProxyConfig(namesrv_addr=namesrv.address))
 
     def heartbeats(self) -> list[list[str]]:
         """Return the producer groups of each heartbeat that the broker got."""
@@ -114,16 +115,16 @@ async def test_a_route_is_asked_for_once(cluster: Cluster):
     assert len(cluster.namesrv.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
 
 
-async def test_an_old_route_is_asked_for_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster_service_manager, "_FRESH_S", 0.0)
+async def test_an_old_route_is_asked_for_again(cluster: Cluster):
+    cluster.brokers._routes._fresh_s = 0
     await cluster.brokers.topic_route("Orders")
     cluster.routes["Orders"] = route_of({"broker-b": "127.0.0.1:1"})
 
     assert (await cluster.brokers.topic_route("Orders")).broker_datas[0].broker_name == "broker-b"
 
 
-async def test_an_old_route_is_kept_while_no_name_server_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster_service_manager, "_FRESH_S", 0.0)
+async def test_an_old_route_is_kept_while_no_name_server_answers(cluster: Cluster):
+    cluster.brokers._routes._fresh_s = 0
     await cluster.brokers.topic_route("Orders")
     await cluster.namesrv.stop()
 
@@ -142,8 +143,8 @@ async def test_a_missing_topic_is_looked_for_each_time(cluster: Cluster):
     assert (await cluster.brokers.topic_route("New")).queue_datas[0].broker_name == "broker-a"
 
 
-async def test_a_topic_that_was_deleted_is_gone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster_service_manager, "_FRESH_S", 0.0)
+async def test_a_topic_that_was_deleted_is_gone(cluster: Cluster):
+    cluster.brokers._routes._fresh_s = 0
     await cluster.brokers.topic_route("Orders")
     del cluster.routes["Orders"]
 
@@ -158,6 +159,20 @@ async def test_settings_come_from_a_master(cluster: Cluster):
     assert [each.attributes for each in topics] == [{"message.type": "FIFO"}] * 2
     assert (group.group_name, group.retry_max_times) == ("billing", 3)
     assert len(cluster.broker.of(RequestCode.GET_TOPIC_CONFIG)) == 1
+
+
+async def test_times_are_settings():
+    config = ProxyConfig(
+        namesrv_addr="127.0.0.1:1",
+        topic_route_service_cache_refresh_seconds=1,
+        topic_config_cache_refresh_seconds=2,
+        subscription_group_config_cache_refresh_seconds=3,
+        transaction_heartbeat_period_second=4,
+    )
+    brokers = ClusterServiceManager("proxy-1", config)
+
+    assert (brokers._routes._fresh_s, brokers._topics._fresh_s, brokers._subscription_groups._fresh_s) == (1, 2, 3)
+    assert brokers._heartbeat_s == 4
 
 
 async def test_a_brokers_refusal_of_settings_is_passed_on(cluster: Cluster):

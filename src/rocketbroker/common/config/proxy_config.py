@@ -151,6 +151,19 @@ class ProxyConfig(ConfigModel):
     invisible_time_millis_when_clear: Whole = setting(
         _SECOND, "Time after which the messages of a client that is gone return to their groups.", millis(0, HOUR_MS)
     )
+    # -- brokers of a cluster
+    topic_route_service_cache_refresh_seconds: Whole = setting(
+        20, "Time after which a route is asked for again.", whole(1, 3_600, "s")
+    )
+    topic_config_cache_refresh_seconds: Whole = setting(
+        20, "Time after which the settings of a topic are asked for again.", whole(1, 3_600, "s")
+    )
+    subscription_group_config_cache_refresh_seconds: Whole = setting(
+        20, "Time after which the settings of a group are asked for again.", whole(1, 3_600, "s")
+    )
+    transaction_heartbeat_period_second: Whole = setting(
+        20, "Time between two heartbeats by which brokers know this proxy as a producer.", whole(1, 120, "s")
+    )
     # -- certificate
     tls_test_mode_enable: Flag = setting(
         True, "Make a self-signed certificate at the start; otherwise tlsCertPath and tlsKeyPath are read."
