@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from tests.support.java_process import JavaServer, wait_registered
 from tests.support.ports import LOOPBACK, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
+# INTERNAL_SERVER_ERROR is the name of a status.
+_ERROR = re.compile(r"\b(ERROR|CRITICAL)\b|Traceback")
 BOOT_LIMIT = 120  # seconds, on a machine that may have other work
 BOOTED = "boot success"
 PROXY_BOOTED = "rocketmq-proxy startup successfully"
@@ -152,8 +155,7 @@ class OurServers:
 
     def errors(self) -> list[str]:
         """Return the lines of the logs that no healthy server writes."""
-        words = ("ERROR", "CRITICAL", "Traceback")
-        return [line for server in self.started for line in server.lines() if any(word in line for word in words)]
+        return [line for server in self.started for line in server.lines() if _ERROR.search(line)]
 
 
 def wait_serving(broker: OurServer, namesrv: str) -> None:

@@ -253,7 +253,7 @@ class GrpcServer:
     def _refused(self, name: str, call: Call, status: Status) -> None:
         """Log a refusal, a line in a while for each method: clients determine their number."""
         client_id = dict(call.invocation_metadata() or ()).get("x-mq-client-id", "a client without an id")
-        code = Code.Name(status.code) if status.code in Code.values() else status.code
+        code = f"{Code.Name(status.code)} ({status.code})"
         text = f"gRPC port: {name} of {shown(str(client_id))} at {self._peer(call)[1]}: {code}: {status.message}"
         self._refusals[name].add(text)
 
@@ -273,7 +273,9 @@ class GrpcServer:
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
                 reply = method.refusal(status=status_of(error))
             if reply.status.code != _OK:
-                self._refused(name, call, reply.status)
+                entries = getattr(reply, "entries", ())
+                refused = next((each.status for each in entries if each.status.code != _OK), reply.status)
+                self._refused(name, call, refused)
             result: bytes = reply.SerializeToString()
             return result
 

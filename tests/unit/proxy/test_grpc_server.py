@@ -273,12 +273,12 @@ def test_refusals_are_logged_with_their_code(caplog: pytest.LogCaptureFixture):
     assert lines == [
         "gRPC port: listening on HERE for TLS and plain text",
         (
-            "gRPC port: QueryRoute of client-1 at HERE: TOPIC_NOT_FOUND: No topic route info for topic: Unknown; "
-            "rejected since the last such line: 1"
+            "gRPC port: QueryRoute of client-1 at HERE: TOPIC_NOT_FOUND (40402): No topic route info for topic: Unknown"
+            "; rejected since the last such line: 1"
         ),
         (
-            "gRPC port: ReceiveMessage of a client without an id at HERE: CLIENT_ID_REQUIRED: client id cannot be empty"
-            ": send it as metadata x-mq-client-id; rejected since the last such line: 1"
+            "gRPC port: ReceiveMessage of a client without an id at HERE: CLIENT_ID_REQUIRED (40017): client id cannot "
+            "be empty: send it as metadata x-mq-client-id; rejected since the last such line: 1"
         ),
         (
             "gRPC port: Telemetry of client-1 at HERE: INVALID_ARGUMENT: there is no publishing or subscription data "
