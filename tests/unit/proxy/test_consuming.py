@@ -440,7 +440,11 @@ async def test_messages_that_come_as_a_receive_is_cancelled_return_at_once(serve
     assert bodies(await served.received()) == [b"1"]
 
 
-async def test_a_broker_that_cannot_drop_a_pop_gets_its_messages_back(served: Served, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("is_fifo", [False, True])
+async def test_a_broker_that_cannot_drop_a_pop_gets_its_messages_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch, is_fifo: bool
+):
+    served.broker.add_group("billing", is_fifo=is_fifo)
     monkeypatch.setattr(LocalServiceManager, "drop", ClusterServiceManager.drop)
     waiting = asyncio.create_task(served.receive(auto_renew=True))
     await until(served.held_pops)
