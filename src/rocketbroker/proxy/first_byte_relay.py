@@ -33,7 +33,6 @@ _HEADER_BYTES = 512
 _FRAMING_SHIFT = 6
 # Window updates take less than this part of the replies that they are for.
 _WINDOW_SHIFT = 10
-_MOMENT_S = 0.01
 
 
 class FirstByteRelay:
@@ -142,14 +141,14 @@ class FirstByteRelay:
         self.held_bytes -= released
 
     def received(self, client: "_Accepted", size: int) -> None:
-        """Note bytes of a client; above the limit, close the connection that has held most for longest."""
-        if not client.held_bytes:
-            client.held_since = asyncio.get_running_loop().time()
+        """Note bytes of a client; above the limit, close the connection that holds most.
+
+        For how long does not count, unlike at a remoting port: an estimate may be off by a little for ever.
+        """
         client.held_bytes += size
         self.held_bytes += size
         while self.held_bytes > self._max_held_bytes:
-            now, clients = asyncio.get_running_loop().time(), [client, *self._clients.values()]
-            worst = max(clients, key=lambda each: each.held_bytes * (now - each.held_since + _MOMENT_S))
+            worst = max([client, *self._clients.values()], key=lambda each: each.held_bytes)
             log.warning(
                 "connection to %s: closing, as it holds %s of %s bytes of incomplete requests, above the limit of %s "
                 "(maxHeldBytes)",
@@ -290,11 +289,9 @@ class _Accepted(_End):
     Attributes:
         peer: ``ip:port`` of the client.
         held_bytes: bytes of its requests that are incomplete or wait to be handled.
-        held_since: time of the event loop since when there are such bytes.
     """
 
     held_bytes = 0
-    held_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

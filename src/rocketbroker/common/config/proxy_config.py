@@ -68,7 +68,7 @@ class ProxyConfig(ConfigModel):
     max_held_bytes: Whole = setting(
         536_870_912,
         "Maximum memory of incomplete requests at a port that takes TLS and plain text. Above it, the connection that "
-        "holds most for longest is closed.",
+        "holds most is closed.",
         size(33_554_432, 1 << 40, own=True),
     )
     grpc_client_idle_time_mills: Whole = setting(
