@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "delayed": "delayed",
     "first_message": "starts",
     "namesrv_scale": "scaling",
+    "pop": "side_by_side",
     "profile_batch": "profiles",
     "profile_send": "profiles",
     "recovery": "starts",

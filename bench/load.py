@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,6 +150,14 @@ SCENARIOS = {
         f"drain Numbered bench_sql92 {_DRAIN} n=7 100", "sql92_send", SQL92_MOST, ("enablePropertyFilter=true",)
     ),
 }
+POP1_MOST = 100_000  # messages
+_POP = f"{{messages}} {DRAIN_LIMIT} 8"
+POP_SCENARIOS = {
+    "pop_send": Scenario("send Pop 64 128 {seconds} sync"),
+    "pop32": Scenario(f"pop Pop bench_pop32 {_POP} 32", "pop_send"),
+    "pop1ack": Scenario(f"pop Pop bench_pop1ack {_POP} 1", "pop_send", POP1_MOST),
+    "pope2e": Scenario("deliver PopEndToEnd 200 {seconds} 4"),
+}
 # Unrecorded loads before the scenarios of a round: a JIT compiler must have seen the hot paths, reads included.
 _WARM_UP = {
     "warm_sync": Scenario("send WarmUp 64 128 {seconds} sync"),
@@ -164,23 +172,29 @@ _WARM_UP_SQL92 = {
         f"drain WarmUpNumbered bench_warm_sql92 {_DRAIN} n=7 100", "warm_sql92_send", SQL92_MOST // 4
     ),
 }
+POP_WARM_UP = {
+    "warm_send": Scenario("send WarmUp 64 128 {seconds} sync"),
+    "warm_pop32": Scenario(f"pop WarmUp bench_warm32 {_POP} 32", "warm_send"),
+    "warm_pop1ack": Scenario(f"pop WarmUp bench_warm1ack {_POP} 1", "warm_send", POP1_MOST),
+    "warm_pope2e": Scenario("deliver WarmUpEndToEnd 200 {seconds} 4"),
+}
 
 
-def scenarios(only: str | None) -> dict[str, Scenario]:
+def scenarios(only: str | None, known: Mapping[str, Scenario] = SCENARIOS) -> dict[str, Scenario]:
     """Return the scenarios of ``--only a,b`` in the given order, or all; a load that reads follows the one that sends.
 
     Raises:
         BadParameter: a name is unknown.
     """
-    names = chosen(only, SCENARIOS, "scenario") if only else list(SCENARIOS)
-    for reads, sends in [(name, scenario.reads) for name, scenario in SCENARIOS.items() if scenario.reads]:
+    names = chosen(only, known, "scenario") if only else list(known)
+    for reads, sends in [(name, scenario.reads) for name, scenario in known.items() if scenario.reads]:
         if reads in names and sends not in names[: names.index(reads)]:
             names = [name for name in names if name != sends]
             names.insert(names.index(reads), sends)
-    return {name: SCENARIOS[name] for name in names}
+    return {name: known[name] for name in names}
 
 
-def warm_up(wanted: Sequence[str]) -> dict[str, Scenario]:
+def warm_up(wanted: Iterable[str]) -> dict[str, Scenario]:
     """Return the unrecorded loads that precede a round: one for each kind of send and read."""
     return _WARM_UP | (_WARM_UP_SQL92 if "sql92" in wanted else {})
 

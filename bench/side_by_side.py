@@ -2,6 +2,7 @@
 
     bench/run side_by_side [--rounds 3] [--seconds 20] [--warm 20] [--only sync64,drain] [--json FILE] ...
     bench/run side_by_side --flush SYNC_FLUSH
+    bench/run pop [--rounds 3] [--seconds 20] [--warm 20] [--only pop32,pop1ack,pope2e] [--json FILE] ...
     bench/run replication [--rounds 1] [--seconds 20] [--warm 20] [--mib 1024] [--only loads,catch_up] [--json FILE] ...
 
 bench/README.md explains each figure.
@@ -10,7 +11,7 @@ bench/README.md explains each figure.
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +37,7 @@ from bench.harness import (
     temporary,
     turns,
 )  # fmt: skip
-from bench.load import SCENARIOS, Loads, Scenario, warm_up
+from bench.load import POP_SCENARIOS, POP_WARM_UP, SCENARIOS, Loads, Scenario, warm_up
 from bench.measure import anonymous_mib, cpu_seconds, probe_fdatasync
 from bench.servers import JAVA, OUR_SIDE, OURS, Running, Server, Side, ask, broker, java_side, running, runtime_info
 from bench.stores import Messages, body_of, count_for, fill
@@ -61,12 +62,18 @@ class Flush(StrEnum):
 
 
 def measure_side(
-    number: int, side: Side, servers: Running, wanted: dict[str, Scenario], seconds: int, warm: int
+    number: int,
+    side: Side,
+    servers: Running,
+    warm_ups: Mapping[str, Scenario],
+    wanted: Mapping[str, Scenario],
+    seconds: int,
+    warm: int,
 ) -> Iterator[Row]:
     """Measure one round of one side and yield a row for the start and for each load; warm-ups are not recorded."""
     yield Row(number, side.name, "start", {"start": servers.broker.seconds})
     loads = Loads(servers)
-    for name, scenario in warm_up(list(wanted)).items() if warm else ():
+    for name, scenario in warm_ups.items() if warm else ():
         _, trouble = loads.run(name, scenario, warm)
         if trouble:
             yield Row(number, side.name, name, {}, trouble)
@@ -125,9 +132,33 @@ def side_by_side(  # noqa: PLR0913, PLR0917 - one argument for each option
     probe_disk("before")
     for number, side in turns(rounds, both):
         with running(side, folder, given) as servers:
-            for row in measure_side(number, side, servers, wanted, seconds, warm):
+            for row in measure_side(number, side, servers, warm_up(wanted), wanted, seconds, warm):
                 report.add(row)
     probe_disk("after")
+    print("\n" + report.comparison(JAVA, OURS, FIGURES, HEADS))
+    report.end(json_file)
+
+
+def pop(  # noqa: PLR0913, PLR0917 - one argument for each option
+    rounds: Rounds = 3,
+    seconds: Seconds = 20,
+    warm: Warm = 20,
+    only: Annotated[str | None, typer.Option(metavar="A,B", help="Loads to run, by name.")] = None,
+    java_only: JavaOnly = False,
+    ours_only: OursOnly = False,
+    properties: Properties = None,
+    heap: Heap = "2g",
+    folder: Folder = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure POP at Apache RocketMQ 5.5.0 and ours in turn. Exit with status 1 if a send or a delivery fails."""
+    wanted, given = load.scenarios(only, POP_SCENARIOS), _check_properties(properties)
+    both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
+    report = Report(rounds, seconds=seconds, warm=warm, set=" ".join(given) or "-")
+    for number, side in turns(rounds, both):
+        with running(side, folder, given) as servers:
+            for row in measure_side(number, side, servers, POP_WARM_UP, wanted, seconds, warm):
+                report.add(row)
     print("\n" + report.comparison(JAVA, OURS, FIGURES, HEADS))
     report.end(json_file)
 

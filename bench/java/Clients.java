@@ -21,7 +21,7 @@ final class Clients {
         return prepared(new DefaultMQPushConsumer(group), namesrv);
     }
 
-    private static <T extends ClientConfig> T prepared(T client, String namesrv) {
+    static <T extends ClientConfig> T prepared(T client, String namesrv) {
         client.setNamesrvAddr(namesrv);
         client.setInstanceName("bench" + System.nanoTime());
         client.setVipChannelEnabled(false);

@@ -6,7 +6,8 @@ import java.util.Locale;
  * <pre>
  * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N|numbered:N
  * Load drain   NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS [SQL92 EVERY]
- * Load deliver NAMESRV TOPIC RATE SECONDS
+ * Load deliver NAMESRV TOPIC RATE SECONDS [POPPERS]
+ * Load pop     NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS THREADS BATCH
  * </pre>
  */
 public final class Load {
@@ -36,9 +37,13 @@ public final class Load {
                 int every = sql.isEmpty() ? 1 : number(args, 7);
                 return new DrainLoad(namesrv, topic, args[3], number(args, 4), number(args, 5), sql, every).run();
             case "deliver":
-                return new DeliverLoad(namesrv, topic, number(args, 3), number(args, 4)).run();
+                int poppers = args.length > 5 ? number(args, 5) : 0;
+                return new DeliverLoad(namesrv, topic, number(args, 3), number(args, 4), poppers).run();
+            case "pop":
+                PopClient client = new PopClient(namesrv, topic, args[3]);
+                return new PopLoad(client, number(args, 4), number(args, 5), number(args, 6), number(args, 7)).run();
             default:
-                throw new IllegalArgumentException("no load " + args[0] + ", there are send, drain, deliver");
+                throw new IllegalArgumentException("no load " + args[0] + ", there are send, drain, deliver, pop");
         }
     }
 

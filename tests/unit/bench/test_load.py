@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from bench.load import SCENARIOS, Outcome, Scenario, parse, scenarios, warm_up
+from bench.load import POP_SCENARIOS, POP_WARM_UP, SCENARIOS, Outcome, Scenario, parse, scenarios, warm_up
 
 
 def test_the_last_line_counts():
@@ -59,6 +59,12 @@ def test_a_drain_comes_after_the_load_that_fills_its_topic(only: str | None, run
     assert list(scenarios(only)) == run.split()
 
 
+def test_pops_come_after_the_load_that_fills_their_topic():
+    assert list(scenarios("pope2e,pop1ack", POP_SCENARIOS)) == ["pope2e", "pop_send", "pop1ack"]
+    command = POP_SCENARIOS["pop1ack"].command("127.0.0.1:9", 20, 700_000)
+    assert command == ["pop", "127.0.0.1:9", "Pop", "bench_pop1ack", "100000", "60", "8", "1"]
+
+
 def test_the_driver_receives_seconds_messages_and_a_filter():
     def command(name: str, messages: int) -> list[str]:
         return SCENARIOS[name].command("127.0.0.1:9", 20, messages)
@@ -70,7 +76,7 @@ def test_the_driver_receives_seconds_messages_and_a_filter():
     assert command("sql92", 9_000_000) == drain
 
 
-@pytest.mark.parametrize("loads", [SCENARIOS, warm_up(["sql92"])])
+@pytest.mark.parametrize("loads", [SCENARIOS, warm_up(["sql92"]), POP_SCENARIOS, POP_WARM_UP])
 def test_what_reads_a_topic_comes_after_the_load_that_fills_it(loads: Mapping[str, Scenario]):
     topics: dict[str, str] = {}
     for name, scenario in loads.items():

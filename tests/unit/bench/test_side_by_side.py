@@ -42,8 +42,8 @@ class Bench:
         self.calls.append(arguments)
         return self.outcomes.get(arguments[2], GOOD)
 
-    def invoke(self, *arguments: str) -> Any:
-        return CliRunner().invoke(application("side_by_side"), ["--rounds", "1", *arguments])
+    def invoke(self, *arguments: str, command: str = "side_by_side") -> Any:
+        return CliRunner().invoke(application(command), ["--rounds", "1", *arguments])
 
 
 @pytest.fixture
@@ -87,6 +87,22 @@ def test_a_drain_waits_for_what_was_sent(bench: Bench):
 
     assert bench.started == ["java"]
     assert bench.calls[-1] == ["drain", "127.0.0.1:9", "Sync64", "bench_drain", "50", "60"]
+
+
+def test_pops_are_measured_after_loads_of_their_own_kind(bench: Bench):
+    done = bench.invoke("--ours-only", "--seconds", "9", "--warm", "4", "--only", "pop32", command="pop")
+
+    assert done.exit_code == 0, done.output
+    assert [(call[0], call[2]) for call in bench.calls] == [
+        ("send", "WarmUp"),
+        ("pop", "WarmUp"),
+        ("pop", "WarmUp"),
+        ("deliver", "WarmUpEndToEnd"),
+        ("send", "Pop"),
+        ("pop", "Pop"),
+    ]
+    assert bench.calls[-1][3:] == ["bench_pop32", "50", "60", "8", "32"]
+    assert "| pop32 | rate | - | 100.00 | - |" in done.output
 
 
 def test_filters_are_switched_on_where_they_are_measured(bench: Bench):
