@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Guard, Route
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -19,8 +19,11 @@ if TYPE_CHECKING:  # clients need no settings, and pydantic takes as long to loa
 log = logging.getLogger(__name__)
 
 _REPEAT_LOG_S = 10.0
-# Codes from here on do not fit into the first 12 bytes of a header.
-_FOUR_DIGITS = 1000
+#: Bytes of ``{"code":310,"`` and ``{"code":200050,``, by which the routes of three and six digits are found.
+SHORT_PREFIX: Final = 12
+LONG_PREFIX: Final = 15
+_FOUR_DIGITS: Final = 1000
+_SIX_DIGITS: Final = range(100_000, 1_000_000)
 _WHITE_LISTS = {Audience.BROKER: "brokerWhiteList", Audience.ADMINISTRATION: "adminWhiteList"}
 
 # (peer host, own host) -> audience that the peer belongs to.
@@ -73,7 +76,7 @@ def is_this_machine(peer: str, own: str) -> bool:
 
 
 class RouteTable(NamedTuple):
-    """Routes of one audience by request code and, for short codes, by the first 12 bytes of a JSON header."""
+    """Routes of one audience by request code, and by the first bytes of a JSON header."""
 
     by_code: dict[int, Route]
     by_prefix: dict[bytes, Route]
@@ -93,10 +96,11 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
         code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals))
         for code, route in routes.items()
     }
-    # `{"code":310,` -> route: a lookup by the first 12 bytes saves a pass over the header.
-    return RouteTable(
-        by_code, {(b'{"code":%d,"' % code)[:12]: route for code, route in by_code.items() if code < _FOUR_DIGITS}
-    )
+    # A lookup by the first bytes saves a pass over the header.
+    starts = {code: b'{"code":%d,"' % code for code in by_code}
+    short = {starts[code][:SHORT_PREFIX]: route for code, route in by_code.items() if code < _FOUR_DIGITS}
+    long = {starts[code][:LONG_PREFIX]: route for code, route in by_code.items() if code in _SIX_DIGITS}
+    return RouteTable(by_code, short | long)
 
 
 def _refusal(route: Route, admitted: Audience, refusals: "RefusalLog") -> Guard:

@@ -22,7 +22,7 @@ from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunHa
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.transport.access import RouteTable
+from rocketbroker.transport.access import LONG_PREFIX, SHORT_PREFIX, RouteTable
 from rocketbroker.transport.endpoint import Endpoint
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.outgoing_requests import OutgoingRequests
@@ -252,9 +252,10 @@ class FrameReader:
         header_end = start + 4 + mark
         # Fast path for the JSON header of a served code; all others, broken ones included, take the slow path.
         header = data[start + 4 : header_end]
-        route = (
-            self._routes_by_prefix.get(bytes(header[:12])) if header_end <= end and mark <= self._header_limit else None
-        )
+        routes = self._routes_by_prefix
+        route = None
+        if header_end <= end and mark <= self._header_limit:
+            route = routes.get(bytes(header[:SHORT_PREFIX])) or routes.get(bytes(header[:LONG_PREFIX]))
         if route is None:
             self._handle_other(data[start:end])
             return

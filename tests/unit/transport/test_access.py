@@ -4,15 +4,18 @@ import logging
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rocketbroker.codec.remoting.frame import encode_json_header
 from rocketbroker.codec.remoting.handler import Audience, Route
 from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.transport import access
-from rocketbroker.transport.access import ProtectedMode, admit_all, route_tables
+from rocketbroker.transport.access import LONG_PREFIX, SHORT_PREFIX, ProtectedMode, admit_all, route_tables
 from tests.support.transports import connect, feed, frame
 
 CLIENT, BROKER, ADMINISTRATION = Audience.CLIENT, Audience.BROKER, Audience.ADMINISTRATION
@@ -151,6 +154,20 @@ def test_what_is_allowed_keeps_its_very_route():
 
     assert tables[CLIENT].by_code[310] is tables[CLIENT].by_prefix[b'{"code":310,'] is ROUTES[310]
     assert tables[ADMINISTRATION].by_code == ROUTES
+
+
+CODES = st.integers(0, 9_999_999)
+
+
+@given(st.sets(CODES, min_size=1), CODES)
+def test_the_first_bytes_of_a_header_find_the_route_of_its_code_or_none(served: set[int], other: int):
+    table = route_tables({code: Route(code, lambda _connection, _command: b"") for code in served})[CLIENT]
+
+    for code in served | {other}:
+        header = encode_json_header(request(code))
+        found = [table.by_prefix.get(header[:length]) for length in (SHORT_PREFIX, LONG_PREFIX)]
+        assert {each.code for each in found if each is not None} <= {code} & served
+        assert any(found) == (code in served and len(str(code)) in {2, 3, 6})
 
 
 async def test_refusals_are_logged_rarely_however_many_there_are(
