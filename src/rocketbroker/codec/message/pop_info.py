@@ -35,6 +35,11 @@ RETRY_V2: Final = "2"
 
 _RETRY_SEPARATORS: Final = {1: "_", 2: "+"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+# Handles whose numbers need no check; all others are taken apart field by field.
+_USUAL_HANDLE: Final = re.compile(
+    r"(-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,9}) ([012]) ([^ ]*) (-?[0-9]{1,9}) (-?[0-9]{1,18})"
+    r"(?: [^ ]*)?"
+)
 _INT_LIMIT: Final = 2**31
 _LONG_LIMIT: Final = 2**63
 
@@ -106,6 +111,20 @@ def decode_extra_info(text: str) -> ExtraInfo:
 
     Raises:
         CodecError: The number of fields, a number or ``retry`` is wrong.
+    """
+    usual = _USUAL_HANDLE.fullmatch(text)
+    if usual is not None:
+        start, pop_time, invisible_time, revive_qid, retry, broker, queue_id, offset = usual.groups()
+        times = int(pop_time), int(invisible_time)
+        return ExtraInfo(int(start), *times, int(revive_qid), retry, broker, int(queue_id), int(offset))
+    return decode_fields(text)
+
+
+def decode_fields(text: str) -> ExtraInfo:
+    """Return the handle with this text, read field by field.
+
+    Raises:
+        CodecError: As ``decode_extra_info``.
     """
     fields = text.split(" ")
     if not 8 <= len(fields) <= 9:

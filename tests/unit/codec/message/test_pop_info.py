@@ -8,6 +8,7 @@ from rocketbroker.codec.message.pop_info import (
     OrderCountKey,
     PoppedQueue,
     decode_extra_info,
+    decode_fields,
     msg_offset_entry,
     normal_topic,
     order_count_entries,
@@ -78,6 +79,32 @@ def test_a_handle_is_read_and_written_as_java_writes_it():
 @given(st.builds(ExtraInfo, LONG, LONG, LONG, INT, RETRY, NAME, INT, LONG))
 def test_each_handle_survives_its_encoding(info: ExtraInfo):
     assert decode_extra_info(info.encode()) == info
+
+
+# Numbers at the limits of what the shortcut takes, texts that it must not take, and a replaced character.
+FIELD = st.one_of(
+    st.integers(-(10**19), 10**19).map(str),
+    st.sampled_from(
+        ["", "-", "-0", "007", "+1", "1_0", "\u0661", "9" * 18, "9" * 19, "-" + "9" * 20, "1\n", "3", "b a"]
+    ),
+    st.text(max_size=5),
+)
+
+
+@given(st.builds(ExtraInfo, LONG, LONG, LONG, INT, RETRY, NAME, INT, LONG), st.data())
+def test_the_shortcut_for_usual_handles_reads_what_the_plain_way_reads(info: ExtraInfo, data: st.DataObject):
+    fields = info.encode().split(" ") + data.draw(st.lists(FIELD, max_size=2))
+    place = data.draw(st.integers(0, len(fields) - 1))
+    fields[place] = data.draw(FIELD | st.just(fields[place]))
+    text = " ".join(fields)
+
+    results = []
+    for read in (decode_extra_info, decode_fields):
+        try:
+            results.append(repr(read(text)))
+        except CodecError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(
