@@ -34,6 +34,7 @@ from rocketbroker.codec.message.pop_info import (
     revive_topic,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.frame import LENGTH, decode_frame
 from rocketbroker.codec.remoting.handler import InTurn, Process
 from rocketbroker.codec.remoting.headers.pop import (
     AckMessageRequestHeader,
@@ -46,6 +47,7 @@ from rocketbroker.codec.remoting.remoting_command import (
     Command,
     CommandCustomHeader,
     RemotingCommand,
+    from_ext_fields,
     request,
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -245,8 +247,7 @@ class PopBroker:
             answer = await answer
         # As at the end of a read event.
         self.store.appender.dispatch()
-        assert isinstance(answer, RemotingCommand), answer
-        return answer
+        return as_command(answer)
 
     async def pop(
         self, group: str = "G", queue_id: int = -1, most: int = 32, invisible_ms: int = 60_000, **fields: object
@@ -283,6 +284,17 @@ class PopBroker:
             invisible_time=fields.invisible_time,
         )
         return Handed(found.message, new.encode())
+
+
+def as_command(answer: object) -> Command:
+    """Return an answer, that of a pop which found messages or of an acknowledgement decoded from its frame."""
+    if isinstance(answer, RemotingCommand):
+        return answer
+    assert isinstance(answer, bytes | list), answer
+    command = decode_frame(memoryview(b"".join(answer) if isinstance(answer, list) else answer)[LENGTH.size :])
+    if command.header is not None:
+        command.header = from_ext_fields(command.header, PopMessageResponseHeader)
+    return command
 
 
 def stored_in(group: str, info: ExtraInfo, topic: str = TOPIC) -> str:

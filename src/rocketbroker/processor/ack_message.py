@@ -29,6 +29,7 @@ from rocketbroker.codec.remoting.headers.pop import (
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
 )
+from rocketbroker.codec.remoting.hot_responses import bare_success_response
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -63,7 +64,7 @@ class AckMessageRequests:
     @answers(RequestCode.ACK_MESSAGE, AckMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
     def ack_message(
         self, connection: Connection, command: RemotingCommand[AckMessageRequestHeader]
-    ) -> Command | Awaitable[Command]:
+    ) -> bytes | Command | Awaitable[Command]:
         """Acknowledge a message: the group does not get it again.
 
         Raises:
@@ -77,15 +78,15 @@ class AckMessageRequests:
         self._check_room(connection)
         queue = self._queue(header.topic, header.consumer_group, header.queue_id)
         if queue is None:
-            return response()
+            return bare_success_response(command.opaque)
         if handle.is_order:
             result = self._ack_in_order(connection, queue, header.offset, handle.pop_time)
         else:
             result = self._ack(queue, handle.ck_queue_offset, handle.pop_time, [header.offset])
-        return self._answer([result], response())
+        return self._acknowledged(command, [result])
 
     @answers(RequestCode.BATCH_ACK_MESSAGE, None, Audience.CLIENT, at_slave=_AT_SLAVE)
-    def batch_ack_message(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+    def batch_ack_message(self, connection: Connection, command: Command) -> bytes | Command | Awaitable[Command]:
         """Acknowledge messages of several pops; offsets that a queue does not have are left out.
 
         Raises:
@@ -99,7 +100,7 @@ class AckMessageRequests:
         results: list[PutMessageResult] = []
         for ack in acks:
             results += self._ack_batch(connection, ack)
-        return self._answer(results, response())
+        return self._acknowledged(command, results)
 
     def _ack_batch(self, connection: Connection, ack: BatchAck) -> list[PutMessageResult]:
         try:
@@ -222,6 +223,11 @@ class AckMessageRequests:
         if found is None and self.offsets.query(group, topic, queue_id) >= 0:
             found = queues.get(topic, group, queue_id)
         return found
+
+    def _acknowledged(self, command: Command, results: list[PutMessageResult]) -> bytes | Command | Awaitable[Command]:
+        if not self.acknowledgements.required:
+            return bare_success_response(command.opaque)
+        return self._answer(results, response())
 
     def _answer(self, results: list[PutMessageResult], answer: Command) -> Command | Awaitable[Command]:
         """Answer once the last record is on disk, and so all before it."""

@@ -35,12 +35,14 @@ from rocketbroker.codec.message.pop_info import (
     start_offset_entry,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.codec.remoting.handler import HELD, Audience, Connection, Held, InTurn
+from rocketbroker.codec.remoting.frame import JOIN_LIMIT
+from rocketbroker.codec.remoting.handler import HELD, Audience, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.pop import (
     PeekMessageRequestHeader,
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from rocketbroker.codec.remoting.hot_responses import pop_response_head
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -145,7 +147,7 @@ class PopMessageProcessor:
     @answers(RequestCode.POP_MESSAGE, PopMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
     def pop_message(
         self, connection: Connection, command: PopCommand, held: PopRequest | None = None
-    ) -> Command | InTurn | Held:
+    ) -> Command | list[Buffer] | InTurn | Held:
         """Return messages that no other client of the group gets for a time, or hold the pop until there are some.
 
         A pop that was ``held`` is held again if another one was faster, until its time is over.
@@ -229,7 +231,7 @@ class PopMessageProcessor:
                 return reading
         return None
 
-    async def _finish_later(self, pop: _Pop, reading: _Reading | None) -> Command:
+    async def _finish_later(self, pop: _Pop, reading: _Reading | None) -> Command | list[Buffer]:
         """Finish a pop with a queue whose messages are read on a thread."""
         pop.may_wait = False
         while reading is not None:
@@ -400,7 +402,7 @@ class PopMessageProcessor:
             recoded.append(encode_message(message))
         return recoded
 
-    def _finish(self, pop: _Pop) -> Command | Held:
+    def _finish(self, pop: _Pop) -> Command | list[Buffer] | Held:
         """Answer a pop, or hold it if it found nothing and may wait."""
         header = pop.command.header
         if not pop.count:
@@ -414,7 +416,10 @@ class PopMessageProcessor:
         if pop.rest > 0:
             # Another waiting pop can have the rest.
             self._polling.wake(header.topic, header.consumer_group, header.queue_id)
-        return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, self._header(pop), b"".join(pop.buffers))
+        size = sum(map(len, pop.buffers))
+        head = pop_response_head(pop.command.opaque, self._header(pop), size)
+        pieces = [head, *pop.buffers]
+        return [b"".join(pieces)] if size <= JOIN_LIMIT else pieces
 
     def _suspend(self, pop: _Pop, left_ms: int) -> None:
         """Hold a pop.

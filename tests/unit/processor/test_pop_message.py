@@ -26,7 +26,7 @@ from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessag
 from rocketbroker.store.read.get_message import GetMessageResult
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 from tests.support.fakes import FakeConnection
-from tests.support.pop_broker import TOPIC, Handed, PopBroker
+from tests.support.pop_broker import TOPIC, Handed, PopBroker, as_command
 from tests.support.running import running
 from tests.support.stores import count_as_far_back
 
@@ -57,7 +57,8 @@ def header(**fields: Any) -> PopMessageRequestHeader:
 
 def answer(broker: PopBroker, **fields: Any) -> Any:
     """Return the answer of a pop that does not wait."""
-    return broker.pops.pop_message(FakeConnection(), request(0, header(**fields)))
+    found = broker.pops.pop_message(FakeConnection(), request(0, header(**fields)))
+    return found if found is HELD or isinstance(found, InTurn) else as_command(found)
 
 
 def bodies(found: list[Handed]) -> list[bytes]:
@@ -398,8 +399,7 @@ async def test_messages_are_read_from_disk_in_turn(broker: PopBroker, monkeypatc
     cold = ColdRead(broker, monkeypatch)
     found = answer(broker)
     assert isinstance(found, InTurn)
-    command = await found.work
-    assert command.code == ResponseCode.SUCCESS  # type: ignore[union-attr]
+    assert as_command(await found.work).code == ResponseCode.SUCCESS
     assert cold.was_busy
     assert not broker.check_points.queues.get(TOPIC, "G", 0).is_busy
 

@@ -11,11 +11,17 @@ from struct import pack
 import msgspec
 
 from rocketbroker.codec.remoting.frame import LENGTH_AND_MARK
+from rocketbroker.codec.remoting.headers.pop import PopMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import CURRENT_VERSION
 
 _TAIL = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 _FLAG = b'"flag":1,"language":"JAVA","opaque":%d'
 _SUCCESS = b'{"code":0,"extFields":{},' + _FLAG + _TAIL
+_BARE_SUCCESS = b'{"code":0,' + _FLAG + _TAIL
+_POP = (
+    b'{"code":0,"extFields":{"invisibleTime":"%d","startOffsetInfo":"%b","restNum":"%d"%b,"popTime":"%d",'
+    b'"reviveQid":"%d","msgOffsetInfo":"%b"},' + _FLAG + b',"remark":"FOUND"' + _TAIL
+)
 _SEND = b'{"code":0,"extFields":{"queueId":"%d"%b,"msgId":"%b"%b,"queueOffset":"%d"},' + _FLAG + _TAIL
 _PULL = (
     b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"%d","nextBeginOffset":"%d","maxOffset":"%d",'
@@ -27,6 +33,13 @@ _pack = LENGTH_AND_MARK.pack
 def success_response(opaque: int) -> bytes:
     """Return an answer of success without fields or body."""
     header = _SUCCESS % opaque
+    length = len(header)
+    return _pack(4 + length, length) + header
+
+
+def bare_success_response(opaque: int) -> bytes:
+    """Return an answer of success that has no fields at all, as acknowledgements get (200051, 200151)."""
+    header = _BARE_SUCCESS % opaque
     length = len(header)
     return _pack(4 + length, length) + header
 
@@ -163,6 +176,32 @@ def pull_response_head(  # noqa: PLR0913, PLR0917 - one argument for each field 
         topic_sys_flag,
         opaque,
         _remark(remark),
+    )
+    length = len(header)
+    return _pack(4 + length + body_length, length) + header
+
+
+def pop_response_head(opaque: int, fields: PopMessageResponseHeader, body_length: int) -> bytes:
+    """Return length, mark and header of an answer to a pop that found messages; ``body_length`` bytes must follow.
+
+    Neither text is ``None``. Both are those of ``codec.message.pop_info``, which JSON does not escape.
+    """
+    start_offsets, message_offsets, order_counts = (
+        fields.start_offset_info,
+        fields.msg_offset_info,
+        fields.order_count_info,
+    )
+    assert start_offsets is not None
+    assert message_offsets is not None
+    header = _POP % (
+        fields.invisible_time,
+        start_offsets.encode(),
+        fields.rest_num,
+        b"" if order_counts is None else b',"orderCountInfo":"%b"' % order_counts.encode(),
+        fields.pop_time,
+        fields.revive_qid,
+        message_offsets.encode(),
+        opaque,
     )
     length = len(header)
     return _pack(4 + length + body_length, length) + header

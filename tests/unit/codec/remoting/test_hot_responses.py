@@ -2,12 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.codec.message.pop_info import msg_offset_entry, order_count_entries, start_offset_entry
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
 from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
+from rocketbroker.codec.remoting.headers.pop import PopMessageResponseHeader
 from rocketbroker.codec.remoting.hot_responses import (
+    bare_success_response,
     frames,
     one_send_response,
     one_send_template,
+    pop_response_head,
     pull_response_head,
     region_suffix,
     send_response,
@@ -15,8 +19,9 @@ from rocketbroker.codec.remoting.hot_responses import (
     send_template,
     success_response,
 )
-from rocketbroker.codec.remoting.remoting_command import Command, response
+from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields, response
 from tests.support.golden_frames import answers_to
+from tests.support.pop_script import golden_exchanges
 
 INT = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -66,6 +71,57 @@ def test_pull(  # noqa: PLR0917 - one argument for each field of the answer
     )
     same_as(head + body, opaque, response(code, remark, header, body))
     assert bytes(decode_frame(memoryview(head + body)[4:]).body) == body
+
+
+@given(INT)
+def test_bare_success(opaque: int):
+    same_as(bare_success_response(opaque), opaque, response())
+
+
+OFFSETS = st.lists(LONG, min_size=1, max_size=40)
+POPPED = st.dictionaries(st.tuples(st.sampled_from("012"), INT), OFFSETS, min_size=1, max_size=4)
+
+
+@given(INT, LONG, LONG, INT, LONG, POPPED, st.booleans(), st.binary(max_size=50))
+def test_pop(  # noqa: PLR0917 - one argument for each field of the answer
+    opaque, pop_time, invisible_time, revive_qid, rest, popped, is_order, body
+):
+    counts = [
+        entry
+        for queue, offsets in popped.items()
+        for entry in order_count_entries(*queue, {offset: abs(offset) % 3 for offset in offsets})
+    ]
+    fields = PopMessageResponseHeader(
+        pop_time,
+        invisible_time,
+        revive_qid,
+        rest,
+        ";".join(start_offset_entry(*queue, offsets[0]) for queue, offsets in popped.items()),
+        ";".join(msg_offset_entry(*queue, offsets) for queue, offsets in popped.items()),
+        ";".join(counts) if is_order else None,
+    )
+
+    frame = pop_response_head(opaque, fields, len(body)) + body
+
+    same_as(frame, opaque, response(0, "FOUND", fields, body))
+    assert bytes(decode_frame(memoryview(frame)[4:]).body) == body
+
+
+@pytest.mark.parametrize(("code", "expected"), [(200050, 13), (200051, 10), (200151, 2)])
+def test_pops_and_acknowledgements_are_answered_with_the_recorded_bytes(code: int, expected: int):
+    checked = 0
+    for exchange in golden_exchanges():
+        answer = exchange.answer()
+        if exchange.question().code != code or answer.code:
+            continue
+        if answer.header:
+            fields = from_ext_fields(answer.header, PopMessageResponseHeader)
+            made = pop_response_head(answer.opaque, fields, len(answer.body)) + answer.body
+        else:
+            made = bare_success_response(answer.opaque)
+        assert made == exchange.response
+        checked += 1
+    assert checked == expected
 
 
 @pytest.mark.parametrize(("code", "expected"), [(10, 14), (310, 147), (320, 4)])
