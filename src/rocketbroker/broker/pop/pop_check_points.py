@@ -467,7 +467,10 @@ class PopCheckPoints:
 
     def _put_ack(self, check_point: OpenCheckPoint, bits: int) -> PutMessageResult:
         queue = check_point.queue
-        offsets = [offset for index, offset in enumerate(check_point.offsets) if bits >> index & 1]
+        if bits == (1 << len(check_point.offsets)) - 1:
+            offsets = list(check_point.offsets)
+        else:
+            offsets = [offset for index, offset in enumerate(check_point.offsets) if bits >> index & 1]
         named = (
             check_point.start_offset,
             queue.group,
@@ -510,10 +513,11 @@ class PopCheckPoints:
     ) -> PutMessageResult:
         """Store a record in the timer's queue, also one that is due already."""
         precision_ms = self._precision_ms()
+        tag, unique_id = record.tag.encode(), record.unique_id.encode()
         properties = b"TAGS\x01%b\x02TIMER_DELIVER_MS\x01%d\x02UNIQ_KEY\x01%b\x02TIMER_OUT_MS\x01%d\x02%b%d\x02" % (
-            record.tag.encode(),
+            tag,
             deliver_ms,
-            record.unique_id.encode(),
+            unique_id,
             (deliver_ms - 1) // precision_ms * precision_ms,
             self._real_topic,
             revive_queue_id,
@@ -527,6 +531,7 @@ class PopCheckPoints:
                 sys_flag=self._sys_flag,
                 born_timestamp=self._clock.time_ms(),
                 born_host=self._store_host,
+                found=(tag, unique_id, None, True),
             )
         )
         if result.status is _PUT_OK:
