@@ -5,7 +5,7 @@ for the disk under SYNC_FLUSH. A message whose invisible time was over, and that
 nevertheless; RocketMQ answers SUCCESS then too, and clients rely on it.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -105,11 +105,15 @@ class AckMessageRequests:
     def _ack_batch(self, connection: Connection, ack: BatchAck) -> list[PutMessageResult]:
         try:
             topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
-            named = list(ack.offsets())
+            named = ack.offsets()
         except CodecError as error:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         first, end = self.fetcher.queue_range(topic, ack.queue_id)
-        offsets = [offset for offset in named if first <= offset < end]
+        offsets: Sequence[int]
+        if isinstance(named, range):
+            offsets = range(max(named.start, first), min(named.stop, end))
+        else:
+            offsets = [offset for offset in named if first <= offset < end]
         queue = self._queue(topic, ack.consumer_group, ack.queue_id)
         if queue is None or not offsets:
             return []

@@ -8,6 +8,7 @@ point, before the answer. A queue that another pop reads from disk just then is 
 import random
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 import msgspec
@@ -196,8 +197,8 @@ class PopMessageProcessor:
 
         One answer names a queue number once for the topic and once for retries, so that it holds one retry topic.
         """
-        config, number = self._config, random.randrange(100)
-        retries: list[tuple[str, int]] = []
+        config, number = self._config, int(random.random() * 100)
+        retries: Iterator[tuple[str, int]] = iter(())
         if not header.order:
             version = 2 if config.enable_retry_topic_v2 else 1
             if version == 2 and config.retrieve_message_from_pop_retry_topic_v1 and number % 2 == 0:
@@ -207,11 +208,11 @@ class PopMessageProcessor:
             if retry_topic is not None:
                 retries = _from(name, retry_topic.read_queue_nums, number)
         own = (
-            [(header.topic, header.queue_id)]
+            iter([(header.topic, header.queue_id)])
             if header.queue_id >= 0
             else _from(header.topic, topic.read_queue_nums, number)
         )
-        return iter(retries + own if number < config.pop_from_retry_probability else own + retries)
+        return chain(retries, own) if number < config.pop_from_retry_probability else chain(own, retries)
 
     # -- visits
 
@@ -221,8 +222,15 @@ class PopMessageProcessor:
         Raises:
             BrokerResponseError: SYSTEM_ERROR; the disk cannot be read.
         """
+        header = pop.command.header
         for name, queue_id in pop.plan:
-            queue = self._queues.get(name, pop.command.header.consumer_group, queue_id)
+            if pop.count >= header.max_msg_nums and not header.order:
+                # Most visits: nothing is taken any more, and nothing has to be committed.
+                known = self._queues.known_position(name, header.consumer_group, queue_id)
+                if known is not None:
+                    pop.rest += max(self._fetcher.queue_end(name, queue_id) - known, 0)
+                    continue
+            queue = self._queues.get(name, header.consumer_group, queue_id)
             try:
                 reading = self._visit(pop, queue)
             except StoreError as error:
@@ -269,7 +277,7 @@ class PopMessageProcessor:
             # Its messages do not count as left: an acknowledgement wakes the pops that wait for them.
             return None
         if left <= 0 or queue.is_busy or self._is_full(queue) or (offset, pop.pop_time) in queue.open:
-            pop.rest += max(self._end(queue) - offset, 0)
+            pop.rest += max(self._fetcher.queue_end(queue.topic, queue.queue_id) - offset, 0)
             return None
         result = self._read(pop, queue, offset, left)
         if isinstance(result, GetMessageResult) and result.status in _MOVED and result.next_begin_offset != offset:
@@ -328,9 +336,6 @@ class PopMessageProcessor:
         config = self._config
         return config.enable_pop_message_threshold and queue.in_flight > config.pop_inflight_message_threshold
 
-    def _end(self, queue: PopQueue) -> int:
-        return self._fetcher.queue_range(queue.topic, queue.queue_id)[1]
-
     def _take(self, pop: _Pop, queue: PopQueue, offset: int, result: GetMessageResult) -> None:
         """Add the messages of a read to a pop, once their check point is stored.
 
@@ -339,10 +344,18 @@ class PopMessageProcessor:
         """
         header, following = pop.command.header, result.next_begin_offset
         if result.message_count:
-            records = {_queue_offset(each): each for each in split_records(result.buffers)}
+            is_retry = queue.topic != header.topic and not self._config.pop_response_return_actual_retry_topic
+            offsets: Sequence[int]
+            records: dict[int, memoryview] = {}
+            if result.message_count == following - offset and not header.order and not is_retry:
+                # As many as there are offsets: one message at each.
+                offsets = range(offset, following)
+            else:
+                records = {_queue_offset(each): each for each in split_records(result.buffers)}
+                offsets = list(records)
             if header.order:
                 delivered = self._orders.acknowledged(*queue.where)
-            stored = self._store(pop, queue, offset, list(records))
+            stored = self._store(pop, queue, offset, offsets)
             if stored.status is not PutMessageStatus.PUT_OK:
                 if not pop.count:
                     raise put_refusal(stored)
@@ -352,21 +365,21 @@ class PopMessageProcessor:
             buffers: Sequence[ReadableBuffer] = result.buffers
             if header.order:
                 # A pop after a gap: those after it that are acknowledged stay in the batch, but are not delivered.
-                records = {each: record for each, record in records.items() if each not in delivered}
-                buffers = list(records.values())
-            elif queue.topic != header.topic and not self._config.pop_response_return_actual_retry_topic:
+                offsets = [each for each in offsets if each not in delivered]
+                buffers = [records[each] for each in offsets]
+            elif is_retry:
                 buffers = self._recoded(pop, queue, offset, records.values())
             pop.start_offsets.append(start_offset_entry(retry, queue.queue_id, offset))
-            pop.message_offsets.append(msg_offset_entry(retry, queue.queue_id, list(records)))
+            pop.message_offsets.append(msg_offset_entry(retry, queue.queue_id, offsets))
             pop.buffers += buffers
-            pop.count += len(records)
+            pop.count += len(offsets)
             self._stats.group_get(queue.topic, queue.group).add(result.message_count, result.total_size)
             self._send_backs.give(pop.connection, result.total_size)
         if following > offset and not (header.order and result.message_count):
             self._queues.commit(queue, following, pop.connection.share)
         pop.rest += max(result.max_offset - following, 0)
 
-    def _store(self, pop: _Pop, queue: PopQueue, offset: int, offsets: list[int]) -> PutMessageResult:
+    def _store(self, pop: _Pop, queue: PopQueue, offset: int, offsets: Sequence[int]) -> PutMessageResult:
         """Store the check point of a pop, or the batch of an ordered one."""
         header = pop.command.header
         if not header.order:
@@ -506,9 +519,10 @@ class PopMessageProcessor:
         return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
 
 
-def _from(topic: str, queue_nums: int, number: int) -> list[tuple[str, int]]:
+def _from(topic: str, queue_nums: int, number: int) -> Iterator[tuple[str, int]]:
     """Return the queues of a topic, starting at one by ``number``."""
-    return [(topic, (number + index) % queue_nums) for index in range(queue_nums)]
+    first = number % queue_nums if queue_nums else 0
+    return zip(repeat(topic), chain(range(first, queue_nums), range(first)), strict=False)
 
 
 def _any_matches(filters: Sequence[HeldFilter]) -> bool | None:

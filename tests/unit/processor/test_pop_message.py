@@ -449,9 +449,9 @@ async def test_retries_come_under_the_name_of_their_topic(tmp_path: Path, versio
 async def test_old_retry_topics_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await with_retries(tmp_path, 1, enableRetryTopicV2="true")
     try:
-        monkeypatch.setattr(random, "randrange", lambda _: 51)
+        monkeypatch.setattr(random, "random", lambda: 0.515)
         assert await broker.pop() == []
-        monkeypatch.setattr(random, "randrange", lambda _: 50)
+        monkeypatch.setattr(random, "random", lambda: 0.505)
         assert bodies(await broker.pop()) == [b"again"]
     finally:
         await broker.stop()
@@ -475,7 +475,7 @@ async def test_some_pops_read_retries_first(
     broker = await with_retries(tmp_path, 1)
     try:
         broker.send(b"own")
-        monkeypatch.setattr(random, "randrange", lambda _: number)
+        monkeypatch.setattr(random, "random", lambda: (number + 0.5) / 100)
         assert bodies(await broker.pop(queue_id=0, most=1)) == [first]
     finally:
         await broker.stop()

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from rocketbroker.broker.persist.durable_progress import LogEnds
 
 # Check points to look at for a report; those of one invisible time return in the order in which they were made.
 _MOST_LOOKED_AT = 1_000
+_NO_OFFSETS: Final[dict[int, int]] = {}
 
 
 class OpenCheckPoint(msgspec.Struct, gc=False, eq=False):
@@ -59,6 +60,10 @@ class OpenCheckPoint(msgspec.Struct, gc=False, eq=False):
     def bits_of(self, offsets: Iterable[int]) -> int:
         """Return the bits of the messages with these queue offsets; others are ignored."""
         bits, own = 0, self.offsets
+        if isinstance(own, range) and isinstance(offsets, range):
+            # Both follow each other: so do the bits.
+            first, end = max(own.start, offsets.start), min(own.stop, offsets.stop)
+            return ((1 << end - first) - 1) << first - own.start if first < end else 0
         for offset in offsets:
             if isinstance(own, range):
                 bits |= 1 << offset - own.start if offset in own else 0
@@ -176,6 +181,14 @@ class PopQueues:
         if committed != queue.next_offset:
             queue.next_offset = None
         return committed
+
+    def known_position(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Return the offset to pop next if the last pop left it, ``None`` if it was set since then or may be."""
+        queue, offsets = self._queues.get((topic, group, queue_id)), self._offsets
+        if queue is None or offsets.resets:
+            return None
+        committed = offsets.table.get(queue.key, _NO_OFFSETS).get(queue_id)
+        return committed if committed == queue.next_offset else None
 
     def commit(self, queue: PopQueue, offset: int, share: bytes | None) -> None:
         """Commit the offset to pop next, after the check point of what lies before it was stored.

@@ -89,6 +89,11 @@ class MessageFetcher:
         queue = self._queues.find(topic, queue_id)
         return (queue.min_offset, queue.max_offset) if queue else (0, 0)
 
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset after the last readable message of a queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return true if a queue has a message at an offset, near enough to the log's end to count as in memory."""
         queue = self._queues.find(topic, queue_id)

@@ -30,6 +30,16 @@ def test_bits_are_those_of_the_named_messages(offsets: list[int], data: st.DataO
     assert found.unacknowledged == [each for each in offsets if each not in {*named, *others}]
 
 
+@given(
+    OFFSETS | st.builds(lambda first, count: [*range(first, first + count)], st.integers(0, 50), st.integers(1, 32)),
+    st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_the_bits_of_a_range_are_those_of_its_offsets(offsets: list[int], start: int, stop: int) -> None:
+    found = check_point(offsets)
+    assert found.bits_of(range(start, stop)) == found.bits_of([*range(start, stop)])
+
+
 def test_successive_offsets_are_a_range() -> None:
     assert compact([7, 8, 9]) == range(7, 10)
     assert compact([7]) == range(7, 8)

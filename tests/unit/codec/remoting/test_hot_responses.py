@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketbroker.codec.message.pop_info import msg_offset_entry, order_count_entries, start_offset_entry
+from rocketbroker.codec.message.pop_info import PoppedQueue, msg_offset_entry, order_count_entries, start_offset_entry
 from rocketbroker.codec.remoting.frame import LENGTH, decode_frame, encode_frame
 from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.headers.pop import PopMessageResponseHeader
@@ -79,12 +79,12 @@ def test_bare_success(opaque: int):
 
 
 OFFSETS = st.lists(LONG, min_size=1, max_size=40)
-POPPED = st.dictionaries(st.tuples(st.sampled_from("012"), INT), OFFSETS, min_size=1, max_size=4)
+POPPED = st.dictionaries(st.builds(PoppedQueue, st.sampled_from("012"), INT), OFFSETS, min_size=1, max_size=4)
 
 
 @given(INT, LONG, LONG, INT, LONG, POPPED, st.booleans(), st.binary(max_size=50))
 def test_pop(  # noqa: PLR0917 - one argument for each field of the answer
-    opaque, pop_time, invisible_time, revive_qid, rest, popped, is_order, body
+    opaque, pop_time, invisible_time, revive_qid, rest, popped: dict[PoppedQueue, list[int]], is_order, body
 ):
     counts = [
         entry

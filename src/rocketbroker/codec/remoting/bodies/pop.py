@@ -1,6 +1,6 @@
 """POP consumption: batches of acknowledgements, and assignments of queues to clients."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -40,8 +40,8 @@ class BatchAck(RemotingSerializable):
     # java.util.BitSet.toByteArray: bit i is bit i % 8 of byte i / 8, counted from the least significant.
     bit_set: bytes = msgspec.field(name="b")
 
-    def offsets(self) -> Iterator[int]:
-        """Return the acknowledged queue offsets, ascending.
+    def offsets(self) -> Sequence[int]:
+        """Return the acknowledged queue offsets, ascending; a range if they follow each other.
 
         Raises:
             CodecError: ``bit_set`` is too long.
@@ -51,13 +51,18 @@ class BatchAck(RemotingSerializable):
                 f"BatchAck: bitSet of {len(self.bit_set):,} bytes exceeds the limit of {MAX_BIT_SET:,}; "
                 "acknowledge the messages of one pop at a time"
             )
-        return (
+        bits = int.from_bytes(self.bit_set, "little")
+        zeros = (bits & -bits).bit_length() - 1
+        if bits and bits >> zeros == (1 << bits.bit_count()) - 1:
+            first = self.start_offset + zeros
+            return range(first, first + bits.bit_count())
+        return [
             self.start_offset + 8 * index + bit
             for index, byte in enumerate(self.bit_set)
             if byte
             for bit in range(8)
             if byte >> bit & 1
-        )
+        ]
 
 
 _LONG_NAMES: Final = {

@@ -91,12 +91,20 @@ def test_a_body_of_many_wrong_values_is_rejected_unread():
         BatchAckMessageRequestBody.decode(body, most_values=500)
 
 
-@given(st.sets(st.integers(0, 8 * MAX_BIT_SET - 1), max_size=40), st.integers(0, 2**40))
+BIT = st.integers(0, 8 * MAX_BIT_SET - 100)
+# Some following each other, with others beside them or not.
+RUNS = st.builds(lambda first, count: set(range(first, first + count)), BIT, st.integers(0, 40))
+
+
+@given(st.sets(BIT, max_size=40) | RUNS | st.builds(set.union, RUNS, st.sets(BIT, max_size=1)), st.integers(0, 2**40))
 def test_each_bit_is_an_offset(bits: set[int], start_offset: int):
     number = sum(1 << bit for bit in bits)
-    ack = batch_ack(number.to_bytes((number.bit_length() + 7) // 8, "little"), start_offset)
+    ack = batch_ack(number.to_bytes((number.bit_length() + 7) // 8 + 1, "little"), start_offset)
 
-    assert list(ack.offsets()) == sorted(start_offset + bit for bit in bits)
+    named = ack.offsets()
+    assert list(named) == sorted(start_offset + bit for bit in bits)
+    follow = bool(bits) and len(bits) == max(bits) - min(bits) + 1
+    assert isinstance(named, range) == follow
 
 
 def test_a_bit_set_beyond_the_limit_is_rejected():
