@@ -150,7 +150,7 @@ SCENARIOS = {
         f"drain Numbered bench_sql92 {_DRAIN} n=7 100", "sql92_send", SQL92_MOST, ("enablePropertyFilter=true",)
     ),
 }
-POP1_MOST = 100_000  # messages
+POP1_MOST = 40_000  # messages
 _POP = f"{{messages}} {DRAIN_LIMIT} 8"
 POP_SCENARIOS = {
     "pop_send": Scenario("send Pop 64 128 {seconds} sync"),

@@ -62,7 +62,7 @@ def test_a_drain_comes_after_the_load_that_fills_its_topic(only: str | None, run
 def test_pops_come_after_the_load_that_fills_their_topic():
     assert list(scenarios("pope2e,pop1ack", POP_SCENARIOS)) == ["pope2e", "pop_send", "pop1ack"]
     command = POP_SCENARIOS["pop1ack"].command("127.0.0.1:9", 20, 700_000)
-    assert command == ["pop", "127.0.0.1:9", "Pop", "bench_pop1ack", "100000", "60", "8", "1"]
+    assert command == ["pop", "127.0.0.1:9", "Pop", "bench_pop1ack", "40000", "60", "8", "1"]
 
 
 def test_the_driver_receives_seconds_messages_and_a_filter():
