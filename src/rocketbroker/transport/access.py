@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # clients need no settings, and pydantic takes as long to loa
 log = logging.getLogger(__name__)
 
 _REPEAT_LOG_S = 10.0
-#: Bytes of ``{"code":310,"`` and ``{"code":200050,``, by which the routes of three and six digits are found.
+#: Bytes of ``{"code":310,`` and ``{"code":200050,``, which name the route of a code of at most three or of six digits.
 SHORT_PREFIX: Final = 12
 LONG_PREFIX: Final = 15
 _FOUR_DIGITS: Final = 1000
