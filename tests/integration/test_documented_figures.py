@@ -22,6 +22,7 @@ SHORTEST = {
     "delayed": ["--messages", "200", "--rate", "100", "--seconds", "1"],
     "first_message": ["--rounds", "2"],
     "namesrv_scale": ["--brokers", "10", "--topics", "50", "--spread", "2", "--rounds", "1", "--seconds", "0.1"],
+    "pop": ["--rounds", "1", "--seconds", "3", "--warm", "0", "--ours-only"],
     "profile_batch": ["--bursts", "3"],
     "profile_send": ["--bursts", "3"],
     "recovery": ["--mib", "2", "--rounds", "1"],
@@ -34,7 +35,7 @@ SHORTER_ONLY = ["--only", "sync1,drain"]
 # Unit tests run each benchmark too: without --soak, one of them shows that the commands start.
 ALWAYS = {"profile_send"}
 MARKS = {
-    **dict.fromkeys(("replication", "clients", "first_message", "side_by_side", "big_store"), pytest.mark.java),
+    **dict.fromkeys(("replication", "clients", "first_message", "side_by_side", "pop", "big_store"), pytest.mark.java),
     **dict.fromkeys(("analytics", "scale"), pytest.mark.spark),  # "scale" reads the figures of "analytics"
 }
 
