@@ -44,6 +44,7 @@ _FIRST_MISSES: Final = 4
 _MOST_MISSES: Final = 4096
 # Bytes. A pattern takes time by its header's length, and up to 36 kB; the cache of ``re`` keeps 512.
 _LONGEST_HEADER: Final = 2048
+_COMMA: Final = ord(",")  # after a code of six digits; answers to a client have none there
 
 
 class _Kind(NamedTuple):
@@ -255,7 +256,9 @@ class FrameReader:
         routes = self._routes_by_prefix
         route = None
         if header_end <= end and mark <= self._header_limit:
-            route = routes.get(bytes(header[:SHORT_PREFIX])) or routes.get(bytes(header[:LONG_PREFIX]))
+            route = routes.get(bytes(header[:SHORT_PREFIX]))
+            if route is None and mark >= LONG_PREFIX and header[LONG_PREFIX - 1] == _COMMA:
+                route = routes.get(bytes(header[:LONG_PREFIX]))
         if route is None:
             self._handle_other(data[start:end])
             return
