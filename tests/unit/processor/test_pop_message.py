@@ -11,7 +11,7 @@ from rocketbroker.broker.pop.pop_queues import PopQueue
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.pop_info import parse_order_count_info, pop_retry_topic
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
-from rocketbroker.codec.remoting.handler import HELD, InTurn
+from rocketbroker.codec.remoting.handler import HELD, Audience, InTurn
 from rocketbroker.codec.remoting.headers.pop import (
     PeekMessageRequestHeader,
     PopMessageRequestHeader,
@@ -196,6 +196,16 @@ def test_a_pop_is_refused_with_the_reason(broker: PopBroker, name: str) -> None:
     assert error.value.remark is not None
     assert error.value.remark.startswith(remark)
     assert broker.check_points.count == 0
+
+
+def test_a_client_does_not_move_the_brokers_own_group(broker: PopBroker) -> None:
+    """The offsets of that group say where a start begins to read."""
+    broker.send()
+    asked = request(0, header(consumer_group="CID_RMQ_SYS_REVIVE_GROUP"))
+    with pytest.raises(BrokerResponseError, match="belongs to the broker") as error:
+        broker.pops.pop_message(FakeConnection(audience=Audience.CLIENT), asked)
+    assert error.value.code == ResponseCode.NO_PERMISSION
+    assert broker.offsets.query("CID_RMQ_SYS_REVIVE_GROUP", TOPIC, 0) < 0
 
 
 def test_a_pop_that_has_just_waited_is_served(broker: PopBroker) -> None:

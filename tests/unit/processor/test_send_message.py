@@ -229,10 +229,21 @@ def test_a_time_too_far_ahead_is_rejected(send: Send, store: MessageStore):
     assert store.appender.put_count == 0
 
 
-def test_the_timers_topic_is_not_sent_to(send: Send, store: MessageStore):
-    forged = {"TIMER_OUT_MS": "1", "REAL_TOPIC": "Other", "REAL_QID": "0"}
-    assert refused(send, command(topic="rmq_sys_wheel_timer", properties=forged))[0] == ResponseCode.NO_PERMISSION
+@pytest.mark.parametrize(
+    "topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster", "rmq_sys_REVIVE_LOG_x"]
+)
+def test_what_a_forged_record_would_move_is_not_sent_to(send: Send, store: MessageStore, topic: str):
+    forged = {"TAGS": "ck", "TIMER_OUT_MS": "1", "REAL_TOPIC": "Other", "REAL_QID": "0"}
+    remark = f"Sending message to topic[{topic}] is forbidden."
+    assert refused(send, command(topic=topic, properties=forged)) == (ResponseCode.NO_PERMISSION, remark)
     assert store.appender.put_count == 0
+
+
+def test_a_timer_message_cannot_name_another_topic(send: Send, store: MessageStore):
+    forged = {"TAGS": "ck", "TIMER_DELAY_SEC": "9", "REAL_TOPIC": "rmq_sys_REVIVE_LOG_DefaultCluster", "REAL_QID": "3"}
+    (message,) = stored(store, send(command(properties=forged)))
+    assert message.topic == "rmq_sys_wheel_timer"
+    assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == ("T", "0")
 
 
 HALF = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "1" * 32, "TAGS": "A"}

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.request_checks import illegal_queue
+from rocketbroker.processor.support.request_checks import check_client_group, illegal_queue
 
 _MOST_MESSAGES: Final = 32
 # A year.
@@ -94,8 +94,10 @@ class PopChecks:
         """Check that a group exists, or create it, and that it may consume.
 
         Raises:
-            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION.
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION, also for a group of the broker's own,
+                whose offsets say where a start begins to read.
         """
+        check_client_group(name, connection)
         group = self.groups.find(name, connection.share)
         if group is None:
             remark = f"subscription group [{name}] does not exist"

@@ -10,6 +10,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC, TopicConfigManager, unserved_attribute
 from rocketbroker.codec.message.message_const import MULTI_TAGS_FLAG
 from rocketbroker.codec.message.message_properties import replace_property
+from rocketbroker.codec.message.pop_info import REVIVE_TOPIC_PREFIX
 from rocketbroker.codec.message.topic_validator import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -123,8 +124,9 @@ class TopicTargets:
         result = validate_topic(topic)
         if not result.valid:
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, result.remark)
-        # Apache RocketMQ accepts messages for its timer's topic, which then name their own target.
-        if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC:
+        # Apache RocketMQ accepts messages for its timer's topic, which then name their own target, and for its revive
+        # topics, where a forged record delivers or acknowledges messages of any group.
+        if is_not_allowed_send_topic(topic) or topic == TIMER_TOPIC or topic.startswith(REVIVE_TOPIC_PREFIX):
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         config = self._topics.get(topic) or self._create(header, connection)
         if not config.perm & PERM_WRITE:

@@ -210,7 +210,20 @@ async def test_a_topic_that_the_disk_keeps_stays(parts, store, processor_delete_
     assert parts.offsets.query("g", "T", 0) == store.queues.max_offset_in_queue("T", 0) == 1
 
 
-@pytest.mark.parametrize("topic", ["../consumequeue", "..", "", " ", "a/b", "t" * 128, "TBW102", "DefaultCluster"])
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "../consumequeue",
+        "..",
+        "",
+        " ",
+        "a/b",
+        "t" * 128,
+        "TBW102",
+        "DefaultCluster",
+        "rmq_sys_REVIVE_LOG_DefaultCluster",
+    ],
+)
 async def test_bad_names_touch_nothing(parts, store, processor_delete_topic_in_broker, topic):
     fill(parts, store, "T")
     topics = dict(parts.topic_configs.topics)
