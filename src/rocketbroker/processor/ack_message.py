@@ -77,7 +77,7 @@ class AckMessageRequests:
         handle = _handle(header.extra_info)
         self._check_room(connection)
         queue = self._queue(header.topic, header.consumer_group, header.queue_id)
-        if queue is None:
+        if queue is None or self._is_foreign(handle.broker_name):
             return bare_success_response(command.opaque)
         if handle.is_order:
             result = self._ack_in_order(connection, queue, header.offset, handle.pop_time)
@@ -93,9 +93,12 @@ class AckMessageRequests:
             BrokerResponseError: NO_MESSAGE without messages; SYSTEM_ERROR if the body cannot be read; the codes of a
                 send if an acknowledgement could not be stored; those before it are.
         """
-        acks = read_body(command.body, BatchAckMessageRequestBody).acks if command.body else []
+        body = read_body(command.body, BatchAckMessageRequestBody) if command.body else BatchAckMessageRequestBody()
+        acks = body.acks
         if not acks:
             raise BrokerResponseError(ResponseCode.NO_MESSAGE, "the request acknowledges no message")
+        if body.broker_name is not None and self._is_foreign(body.broker_name):
+            return response()
         self._check_room(connection)
         results: list[PutMessageResult] = []
         for ack in acks:
@@ -167,7 +170,7 @@ class AckMessageRequests:
         handle = _handle(header.extra_info)
         self._check_room(connection)
         queue = self._queue(header.topic, header.consumer_group, header.queue_id)
-        if queue is None:
+        if queue is None or self._is_foreign(handle.broker_name):
             fields = ChangeInvisibleTimeResponseHeader(self.clock.time_ms(), header.invisible_time, handle.revive_qid)
             return response(header=fields)
         if handle.is_order:
@@ -215,6 +218,13 @@ class AckMessageRequests:
                 f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{first}~{end}"
             )
             raise BrokerResponseError(ResponseCode.NO_MESSAGE, remark)
+
+    def _is_foreign(self, broker_name: str) -> bool:
+        """Return true for the handle of another broker, which may have popped at the same time from the same offset.
+
+        It is answered SUCCESS and changes nothing, as in RocketMQ, where a check point names its broker.
+        """
+        return broker_name != self.check_points.broker_name
 
     def _check_room(self, connection: Connection) -> None:
         if self.acknowledgements.required or connection.waited_s:

@@ -335,6 +335,19 @@ async def test_the_old_handle_is_none_any_more(broker: PopBroker) -> None:
     assert unacknowledged(broker) == []
 
 
+async def test_the_handle_of_another_broker_changes_nothing(broker: PopBroker) -> None:
+    """That broker may have popped at the same time from the same offset of a queue of this name."""
+    found = await popped(broker, 2)
+    first, _ = [each._replace(handle=each.info._replace(broker_name="broker-b").encode()) for each in found]
+    body = BatchAckMessageRequestBody("broker-b", [batch(found, b"\x03")]).encode()
+    end = broker.check_points.log_end
+    assert (await broker.ack("G", first)).code == ResponseCode.SUCCESS
+    assert (await broker.call(broker.acks.batch_ack_message, None, body)).code == ResponseCode.SUCCESS
+    await broker.change("G", first, 0)
+    assert unacknowledged(broker) == [0, 1]
+    assert broker.check_points.log_end == end
+
+
 async def test_an_acknowledged_message_cannot_be_changed(broker: PopBroker) -> None:
     (found,) = await popped(broker)
     await broker.ack("G", found)
