@@ -25,6 +25,7 @@ from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.pop_info import normal_topic
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
 from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
@@ -135,12 +136,12 @@ async def pop_status(
     admin: AdminClient,
     group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Group to show.")],
     topic_name: Annotated[
-        str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="Show this topic only.")
+        str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="Show this topic and its retry topic only.")
     ] = None,
     cluster: RouteCluster = None,
 ) -> Report:
     """Show the messages that a group has popped and not acknowledged, by queue."""
-    stats = await admin.examine_consume_stats(group_name, topic_name, cluster)
+    stats = await admin.examine_consume_stats(group_name, None, cluster or topic_name)
     rows = [
         PopRow(
             queue.topic,
@@ -151,7 +152,7 @@ async def pop_status(
             offsets.pop_revive_time or 0,
         )
         for queue, offsets in sorted(stats.offset_table.items())
-        if offsets.pop_in_flight is not None
+        if offsets.pop_in_flight is not None and topic_name in {None, normal_topic(queue.topic, group_name)}
     ]
     titles = ("#Topic", "#Broker Name", "#QID", "#Waiting", "#Inflight", "#Next Return")
     cells = [
@@ -165,7 +166,8 @@ async def pop_status(
         ]
         for row in rows
     ]
-    return Report({"group": group_name, "queues": rows}, [Table([*map(Column, titles)], cells)])
+    none = [] if rows else [f"group {group_name} has popped nothing at a broker that reports it"]
+    return Report({"group": group_name, "queues": rows}, [Table([*map(Column, titles)], cells), *none])
 
 
 async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:

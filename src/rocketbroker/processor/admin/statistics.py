@@ -13,6 +13,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.codec.message.pop_info import pop_retry_topics
 from rocketbroker.codec.remoting.bodies.offset import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -136,12 +137,14 @@ class StatisticsRequests:
         """Return the topics that the group subscribes to; those with ``committed`` offsets while it has no client.
 
         A new group whose consumers hang has no offsets. RocketMQ leaves its topics out, so that its lag seems to be 0.
-        A group that broadcasts keeps its offsets elsewhere.
+        A group that broadcasts keeps its offsets elsewhere. No client subscribes to the retry topics of POP.
         """
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table or info.is_broadcasting:
             return self._subscribed(group, committed)
-        return sorted(info.subscription_table)
+        subscribed = info.subscription_table.keys()
+        retries = {name for topic in subscribed for name in pop_retry_topics(topic, group)}
+        return sorted(subscribed | retries & set(committed))
 
     def _subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
         """Select the topics that the group subscribes to; all while it has no client."""

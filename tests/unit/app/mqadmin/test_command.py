@@ -473,7 +473,7 @@ def test_help_lists_the_sub_commands_and_shows_one():
 
 
 async def test_a_group_that_does_not_exist_is_named(stage: Stage):
-    for args in (["consumerProgress", "-g", "nope"], ["consumerStatus", "-g", "nope"]):
+    for args in (["consumerProgress", "-g", "nope"], ["consumerStatus", "-g", "nope"], ["popStatus", "-g", "nope"]):
         code, out, err = await stage.call(*args)
         assert (code, out) == (1, "")
         assert err.startswith("mqadmin: there is no consumer group 'nope': no route of %RETRY%nope")

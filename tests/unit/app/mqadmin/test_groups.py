@@ -1,8 +1,11 @@
-"""Rows of a group's progress."""
+"""Rows of a group's progress, and of what it has popped."""
 
 import random
 
-from rocketbroker.app.mqadmin.groups import progress_of_group
+import msgspec
+
+from rocketbroker.app.mqadmin.command import Report
+from rocketbroker.app.mqadmin.groups import pop_status, progress_of_group
 from rocketbroker.client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
@@ -31,3 +34,48 @@ async def test_queues_are_in_order_whatever_the_order_of_the_answer():
     rows = report.data["queues"]
     assert [MessageQueue(row.topic, row.broker_name, row.queue_id) for row in rows] == queues
     assert [(row.diff, row.inflight) for row in rows[:3]] == [(3, 2), (4, 2), (5, 2)]
+
+
+def popped(waiting: int, in_flight: int, next_return: int | None) -> OffsetWrapper:
+    """A queue as our broker reports it."""
+    return OffsetWrapper(10 + waiting, 10, 10 + in_flight, 0, in_flight, next_return)
+
+
+STATS = ConsumeStats(
+    {
+        MessageQueue("U", "a", 0): popped(0, 2, 7_000),
+        MessageQueue("T", "a", 1): popped(4, 0, None),
+        MessageQueue("T", "a", 0): popped(0, 3, 5_000),
+        MessageQueue("%RETRY%CG_T", "a", 0): popped(1, 1, 9_000),
+        MessageQueue("Pulled", "a", 0): OffsetWrapper(10, 7, 9),
+    }
+)
+
+
+def cells(report: Report) -> list[tuple[object, ...]]:
+    """Topic, queue, waiting, in flight and next return of each row."""
+    rows = [msgspec.to_builtins(row) for row in report.data["queues"]]
+    names = "topic", "queueId", "waiting", "inFlight", "nextReturn"
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+async def test_what_a_group_has_popped_by_queue():
+    report = await pop_status(Admin(STATS), "CG")
+    assert report.data["group"] == "CG"
+    assert cells(report) == [
+        ("%RETRY%CG_T", 0, 1, 1, 9_000),
+        ("T", 0, 0, 3, 5_000),
+        ("T", 1, 4, 0, 0),
+        ("U", 0, 0, 2, 7_000),
+    ]
+
+
+async def test_what_a_group_has_popped_of_a_topic():
+    report = await pop_status(Admin(STATS), "CG", "T")
+    assert [row[:2] for row in cells(report)] == [("%RETRY%CG_T", 0), ("T", 0), ("T", 1)]
+
+
+async def test_a_broker_that_reports_no_pops_has_no_rows():
+    report = await pop_status(Admin(ConsumeStats({MessageQueue("T", "a", 0): OffsetWrapper(10, 7, 9)})), "CG")
+    assert report.data["queues"] == []
+    assert report.parts[-1] == "group CG has popped nothing at a broker that reports it"

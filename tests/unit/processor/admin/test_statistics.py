@@ -50,6 +50,16 @@ async def test_messages_in_flight(parts, store, processor):
     assert {"consumerOffset": 2, "pullOffset": 4, "popInFlight": 2, "popReviveTime": 61_000}.items() <= row.items()
 
 
+async def test_retry_topics_of_pop_are_shown_while_clients_are_there(parts, processor, consumer):
+    for topic in ("A", "%RETRY%G_A", "%RETRY%G+A", "%RETRY%G_Other"):
+        parts.topic_configs.update(TopicConfig(topic, 1, 1))
+    for topic in ("%RETRY%G_A", "%RETRY%G_Other"):
+        parts.offsets.commit("G", topic, 0, 0)
+    consumer("G", "one", "A")
+    answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))
+    assert topics_in(answer) == {"A", "%RETRY%G_A"}
+
+
 async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=3))
     answer = await call_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("T"))

@@ -1,0 +1,40 @@
+"""``mqadmin popStatus`` at a running broker with messages in flight."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from rocketbroker.app.mqadmin.cli import app
+from tests.support.our_servers import Cluster, OurServers
+from tests.support.pop_script import GROUP, PopScript, fields_of, handle_of
+
+
+def rows(cluster: Cluster, *options: str) -> dict[int, dict[str, int]]:
+    """Return what ``mqadmin popStatus --json`` shows, by queue."""
+    arguments = ["popStatus", "-n", cluster.address, "-g", GROUP, "-t", "PopStatus", "--json", *options]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.stderr
+    return {row["queueId"]: row for row in json.loads(done.stdout)["queues"]}
+
+
+def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
+    servers = OurServers(tmp_path)
+    try:
+        namesrv = servers.namesrv()
+        cluster = Cluster(namesrv, servers.broker(namesrv.address))
+        script = PopScript(cluster.broker.address)
+        script.make("PopStatus", 5, queues=2)
+        popped = script.pop("", "PopStatus", maxMsgNums=3).answer()
+        returns = int(fields_of(popped)["popTime"]) + int(fields_of(popped)["invisibleTime"])
+        seen = {"topic": "PopStatus", "brokerName": "broker-a", "queueId": 0}
+
+        assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 3, "nextReturn": returns}}
+        assert script.acknowledge("", "PopStatus", 0, handle_of(popped, 0)).answer().code == 0
+        assert rows(cluster)[0]["inFlight"] == 2
+        for offset in (1, 2):
+            assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset)).answer().code == 0
+        assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}
+        script.close()
+    finally:
+        servers.close()
