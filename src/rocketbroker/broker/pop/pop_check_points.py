@@ -22,13 +22,14 @@ A check point that stays open for hours would hold ``place`` back, and each star
 that lies too far back is stored again, with what is acknowledged in it.
 """
 
+import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
@@ -62,6 +63,8 @@ _MOST_READ: Final = 100_000
 _READ_FOR_EACH: Final = 4
 # Check points stored again before the loop serves others.
 _MOST_AGAIN: Final = 64
+# Entries that are freed before the loop serves others.
+_MOST_FREED: Final = 4_096
 # Stale entries that are kept, or dropped by one call.
 _MOST_STALE: Final = 1_024
 
@@ -278,16 +281,22 @@ class PopCheckPoints:
             raise StoreError(f"a check point cannot be stored again: [{result.status.name}] {result.reason}")
         self.add(check_point)
 
-    def clear(self) -> None:
-        """Forget all check points, for a broker that is no master any more."""
-        for queue in self.queues:
-            queue.open.clear()
-            queue.in_flight, queue.next_offset = 0, None
+    async def clear(self) -> None:
+        """Forget all check points, for a broker that is no master any more; let others run while they are freed."""
+        tables: list[dict[Any, OpenCheckPoint]] = [queue.forget() for queue in self.queues]
+        tables += self._due.values()
+        by_place = self._by_place
+        self._due, self._ticks, self._by_place = {}, [], deque()
         self.count = 0
-        self._due.clear()
-        self._ticks.clear()
-        self._by_place.clear()
         self._bypass.clear()
+        for number, _ in enumerate(_taken(tables, by_place), 1):
+            if not number % _MOST_FREED:
+                await asyncio.sleep(0)
+
+    def in_due_order(self) -> Iterator[OpenCheckPoint]:
+        """Yield the open check points, those that are due first first; they may be closed meanwhile."""
+        for tick in sorted(self._due):
+            yield from list(self._due.get(tick, {}).values())
 
     def add(self, check_point: OpenCheckPoint) -> None:
         """Add a stored check point."""
@@ -537,6 +546,17 @@ class PopCheckPoints:
         if result.status is _PUT_OK:
             self._bypass.stored(result.queue_offset)
         return result
+
+
+def _taken(tables: list[dict[Any, OpenCheckPoint]], by_place: deque[tuple[int, OpenCheckPoint]]) -> Iterator[object]:
+    """Take all entries from the tables, one at a time; the last table that has a check point frees it."""
+    while tables:
+        table = tables.pop()
+        while table:
+            yield table.popitem()
+        yield table
+    while by_place:
+        yield by_place.popleft()
 
 
 def _signed(bits: int) -> int:

@@ -126,6 +126,12 @@ class PopQueue:
         self.durable_offset = durable_offset
         self.sets = 0
 
+    def forget(self) -> dict[tuple[int, int], OpenCheckPoint]:
+        """Have no open check points any more; return those that were open."""
+        forgotten, self.open = self.open, {}
+        self.in_flight, self.next_offset = 0, None
+        return forgotten
+
     @property
     def first_revive_time(self) -> int | None:
         """Time in ms at which the first messages return, among the oldest check points; ``None`` without one."""

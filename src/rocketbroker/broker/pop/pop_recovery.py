@@ -197,7 +197,7 @@ class PopRecovery:
 
     async def stop(self) -> None:
         """Forget the check points: the next start finds them again."""
-        self._check_points.clear()
+        await self._check_points.clear()
 
     async def _read_revive_topic(self, records: OpenRecords) -> list[tuple[Key, list[int]]]:
         """Apply the check points that Apache's broker has still to deal with; return the acknowledgements."""
@@ -288,15 +288,27 @@ class PopRecovery:
                 raise StoreError(f"{self._orders.path} cannot be written, whose batches had to be corrected: {reason}")
 
     async def _finish_returns(self) -> None:
-        """Close what has returned, though its record is missing: copies that the log has after the last record."""
-        copies: dict[str, list[MessageExt]] = {}
+        """Close what has returned, though its record is missing: copies that the log has after the last record.
+
+        All are of one check point: its record would have followed them in the same turn of the event loop. It was due
+        when the last of them was stored, so that check points due later need not be read, however many there are.
+        """
+        by_topic: dict[str, list[MessageExt]] = {}
+        by_queue: dict[PopQueue, list[MessageExt]] = {}
         for queue in self._check_points.queues:
             names = self._retry_topics(queue) if queue.open else []
             for name in names:
-                if name not in copies:
-                    copies[name] = await self._last_copies(name)
-                if copies[name]:
-                    await self._close_returned(queue, copies[name])
+                if name not in by_topic:
+                    by_topic[name] = await self._last_copies(name)
+            by_queue[queue] = [copy for name in names for copy in by_topic[name]]
+        end_ms = max((copy.store_timestamp for copies in by_topic.values() for copy in copies), default=0)
+        for number, each in enumerate(self._check_points.in_due_order(), 1):
+            if each.revive_time > end_ms:
+                return
+            if by_queue.get(each.queue) and await self._close_returned(each, by_queue[each.queue]):
+                return
+            if not number % _BATCH:
+                await asyncio.sleep(0)  # let others run
 
     @staticmethod
     def _retry_topics(queue: PopQueue) -> list[str]:
@@ -312,25 +324,25 @@ class PopRecovery:
         found = self._messages(queue, queue.max_offset - _MOST_COPIES)
         return [message async for message in found if message.commit_log_offset > self._last_record]
 
-    async def _close_returned(self, popped: PopQueue, copies: list[MessageExt]) -> None:
-        """Acknowledge the originals of copies. All are of one check point, most likely of the first that was due."""
+    async def _close_returned(self, check_point: OpenCheckPoint, copies: list[MessageExt]) -> bool:
+        """Acknowledge the originals of copies; return false if they are not all of this check point."""
+        popped = check_point.queue
         queue = self._queues.find(popped.topic, popped.queue_id)
         if queue is None:
-            return
-        for each in sorted(popped.open.values(), key=lambda check_point: check_point.revive_time):
-            left = [_identity(copy) for copy in copies]
-            returned = []
-            entries = self._reader.entries_at(queue, each.unacknowledged)
-            for record in await self._reader.records(queue, entries):
-                original = decode_record(record)
-                identity = _identity(original, not each.suspended)
-                if original.queue_offset in each.unacknowledged and identity in left:
-                    left.remove(identity)
-                    returned.append(original.queue_offset)
-            if not left:
-                self._check_points.acknowledge(popped, each.start_offset, each.pop_time, returned)
-                copies.clear()
-                return
+            return False
+        left = [_identity(copy) for copy in copies]
+        returned = []
+        entries = self._reader.entries_at(queue, check_point.unacknowledged)
+        for record in await self._reader.records(queue, entries):
+            original = decode_record(record)
+            identity = _identity(original, not check_point.suspended)
+            if original.queue_offset in check_point.unacknowledged and identity in left:
+                left.remove(identity)
+                returned.append(original.queue_offset)
+        if left:
+            return False
+        self._check_points.acknowledge(popped, check_point.start_offset, check_point.pop_time, returned)
+        return True
 
     async def _pass_revive_topic(self) -> None:
         """Leave nothing in the revive topic to deal with, once it is on disk elsewhere."""

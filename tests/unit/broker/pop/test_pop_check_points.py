@@ -211,6 +211,26 @@ async def test_no_call_looks_at_all_of_very_many_check_points(broker: PopBroker)
     assert check_points.count == 0
 
 
+async def test_very_many_check_points_are_forgotten_at_once_and_freed_in_steps(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pop_check_points, "_MOST_FREED", 100)
+    check_points, queue = broker.check_points, broker.check_points.queues.get(TOPIC, "G", 0)
+    for each in range(1_000):
+        check_points.add(OpenCheckPoint(queue, each, each, 60_000, range(each, each + 1), 1, 0, each))
+    seen = []
+
+    async def look(_delay: float) -> None:
+        seen.append((check_points.count, check_points.next_due_ms, check_points.place, queue.open, queue.in_flight))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "sleep", look)
+        await check_points.clear()
+    # Each check point has an entry by queue, by time and by place.
+    assert len(seen) >= 30
+    assert all(each == (0, None, 0, {}, 0) for each in seen)
+
+
 async def test_store_again_serves_others_while_it_passes_closed_ones(
     broker: PopBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

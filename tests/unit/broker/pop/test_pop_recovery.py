@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.broker.pop import pop_recovery
+from rocketbroker.broker.pop.pop_queues import OpenCheckPoint
+from rocketbroker.broker.pop.pop_recovery import PopRecovery
+from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP, revive_topic
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
@@ -254,6 +257,31 @@ async def test_a_copy_belongs_to_one_of_two_equal_messages(
     broker.store.appender.dispatch()
     async with running(killed(broker, tmp_path / "killed")) as again:
         assert await returned(again) == [b"same"] * 2
+
+
+async def test_check_points_that_were_not_due_are_not_compared_with_copies(
+    broker: PopBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue_id, invisible_ms in [(0, 60_000)] * 9 + [(1, 1_000), (0, 1_500)]:
+        broker.send(b"%d" % invisible_ms, queue_id)
+        await broker.pop(queue_id=queue_id, most=1, invisible_ms=invisible_ms)
+    broker.clock.advance(1.2)
+    with monkeypatch.context() as patch:
+        kill_before_records(broker, patch)
+        with pytest.raises(Killed):
+            await broker.run()
+    broker.store.appender.dispatch()
+    compared = []
+    close = PopRecovery._close_returned
+
+    async def noted(recovery: PopRecovery, each: OpenCheckPoint, copies: list[MessageExt]) -> bool:
+        compared.append(each.invisible_time)
+        return await close(recovery, each, copies)
+
+    monkeypatch.setattr(PopRecovery, "_close_returned", noted)
+    async with running(killed(broker, tmp_path / "killed")) as again:
+        assert compared == [1_000]
+        assert again.check_points.count == 10
 
 
 async def test_copies_before_the_last_record_are_those_of_others(broker: PopBroker, tmp_path: Path) -> None:
