@@ -16,10 +16,16 @@ from rocketbroker.broker.slave import slave_synchronize
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.client import ClientConfig, ConsumeFromWhere, Message, Producer, PushConsumer, ReceivedMessage
 from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE
+from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+from rocketbroker.codec.remoting.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.testing.clocks import ControlledClock
+from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.running import running
 from tests.support.stores import message, read_queue
 from tests.support.waiting import until
@@ -163,6 +169,40 @@ async def test_delayed_messages_wait_for_the_master(cluster: Cluster):
             await until(lambda: bool(back.store.queues.queues_of("T")))
             [queue] = back.store.queues.queues_of("T")
             assert [each.body for each in read_queue(back.store, "T", queue, 0)] == [b"delayed"]
+
+
+@pytest.mark.long
+async def test_popped_messages_wait_for_the_master(cluster: Cluster):
+    """The slave has the records of what is in flight, and pops nothing."""
+    client = RemotingClient()
+
+    async def pop(broker: BrokerController) -> Command:
+        header = PopMessageRequestHeader("G", "T", 0, 1, 30_000, 0, cluster.in_ms(0), 0)
+        return await client.invoke(broker.address, request(RequestCode.POP_MESSAGE, header))
+
+    try:
+        async with cluster.broker(0) as master, cluster.broker(1) as slave:
+            master.topic_configs.update(TopicConfig("T", 1, 1))
+            put(master, b"one")
+            assert (await pop(master)).code == ResponseCode.SUCCESS
+            await copied(slave, TIMER_TOPIC, 1)
+            await master.stop()
+            await until(lambda: slave.acting.state.is_acting)
+            cluster.clock.advance(60.0)
+            refused = await pop(slave)
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            assert refused.remark == "this broker is a slave, at which nothing is popped; pop at the master"
+            acknowledgement = AckMessageRequestHeader("G", "T", 0, "0 1 30000 0 0 broker-a 0 0", 0)
+            answer = await client.invoke(slave.address, request(RequestCode.ACK_MESSAGE, acknowledgement))
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+
+            async with cluster.broker(0) as back:
+                await until(lambda: back.store.queues.max_offset_in_queue("%RETRY%G_T", 0) == 1)
+                returned = await pop(back)
+                (one,) = decode_messages(bytes(returned.body))
+                assert (one.body, one.reconsume_times) == (b"one", 1)
+    finally:
+        await client.stop()
 
 
 @pytest.mark.long

@@ -68,9 +68,9 @@ class AckMessageRequests:
         """Acknowledge a message: the group does not get it again.
 
         Raises:
-            BrokerResponseError: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL if the queue or the handle is wrong, or the handle is
-                not that of an ordered batch; NO_MESSAGE if the queue has no message at the offset; the codes of a send
-                if the acknowledgement could not be stored.
+            BrokerResponseError: TOPIC_NOT_EXIST; INVALID_PARAMETER for a lite topic; MESSAGE_ILLEGAL if the queue or
+                the handle is wrong, or the handle is not that of an ordered batch; NO_MESSAGE if the queue has no
+                message at the offset; the codes of a send if the acknowledgement could not be stored.
         """
         header = command.header
         self._check_place(connection, header, beyond=1)  # as in RocketMQ
@@ -162,7 +162,7 @@ class AckMessageRequests:
         """Let a message return at another time; answer the time of its pop for the new handle.
 
         Raises:
-            BrokerResponseError: As for ACK_MESSAGE; INVALID_PARAMETER if the time is negative or longer than a year.
+            BrokerResponseError: As for ACK_MESSAGE; INVALID_PARAMETER too if the time is negative or above a year.
         """
         header = command.header
         self._check_place(connection, header, beyond=0)
@@ -205,6 +205,9 @@ class AckMessageRequests:
         self, connection: Connection, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader, beyond: int
     ) -> None:
         """Check that a queue has the message; an offset may lie ``beyond`` the last one."""
+        if header.lite_topic:
+            remark = f"liteTopic {header.lite_topic}: this broker has no lite topics, so nothing was popped from one"
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
         topic = self.topics.select(header.topic)
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please!"

@@ -21,6 +21,7 @@ from rocketbroker.codec.remoting.frame import (
 from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.access import LONG_PREFIX, SHORT_PREFIX, RouteTable
 from rocketbroker.transport.endpoint import Endpoint
@@ -45,6 +46,7 @@ _MOST_MISSES: Final = 4096
 # Bytes. A pattern takes time by its header's length, and up to 36 kB; the cache of ``re`` keeps 512.
 _LONGEST_HEADER: Final = 2048
 _COMMA: Final = ord(",")  # after a code of six digits; answers to a client have none there
+_NAMES: Final = {int(each): each.name for each in RequestCode}
 
 
 class _Kind(NamedTuple):
@@ -316,7 +318,9 @@ class FrameReader:
             return
         route = self._routes.get(command.code)
         if route is None:
-            text = f" request type {command.code} not supported"
+            # RocketMQ's text, and what a newer client wanted.
+            name = _NAMES.get(command.code)
+            text = f" request type {command.code} not supported" + (f": this server has no {name}" if name else "")
             self._responder.take(command, response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
             return
         try:

@@ -74,6 +74,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], ResponseCode, str]] = {
         ResponseCode.MESSAGE_ILLEGAL,
         "queueId[-1] is illegal, topic:[T] topicConfig.readQueueNums:[2] consumer:[127.0.0.1:50000]",
     ),
+    "a lite topic": (
+        {"lite_topic": "L"},
+        ResponseCode.INVALID_PARAMETER,
+        "liteTopic L: this broker has no lite topics, so nothing was popped from one",
+    ),
     "no message": ({"offset": 9}, ResponseCode.NO_MESSAGE, "offset is illegal, key:T@0, commit:9, store:0~1"),
     "no handle": (
         {"extra_info": "a b"},

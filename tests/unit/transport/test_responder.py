@@ -10,6 +10,7 @@ import pytest
 
 from rocketbroker.codec.remoting.handler import Answer, Connection, InTurn, Route
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.transports import (
     ECHO,
@@ -37,6 +38,15 @@ class TestAnswers:
         unknown, known = transport.answers
         assert (unknown.code, unknown.remark, unknown.opaque) == (3, " request type 9999 not supported", 3)
         assert known.code == 0
+
+    async def test_a_code_that_only_newer_servers_have(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+
+        feed(connection, frame(200070, b"", 3))
+
+        (answer,) = transport.answers
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == " request type 200070 not supported: this server has no POP_LITE_MESSAGE"
 
     @pytest.mark.parametrize("serialize_type", [0, 1])
     async def test_a_missing_field(self, handlers: Handlers, serialize_type: int):
