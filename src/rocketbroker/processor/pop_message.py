@@ -54,6 +54,7 @@ from rocketbroker.processor.support.pop_checks import PopChecks, check_invisible
 from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
 from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.request_family import Refusal, answers
+from rocketbroker.processor.support.table_change import wait_settled
 from rocketbroker.store.commitlog.put_message import PutMessageResult, PutMessageStatus
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher, split_records
@@ -190,7 +191,8 @@ class PopMessageProcessor:
             REVIVE_QUEUE_ORDERLY if header.order else revive_queue_id,
         )
         reading = self._visit_rest(pop)
-        return self._finish(pop) if reading is None else InTurn(self._finish_later(pop, reading))
+        is_safe = not pop.count or self._checks.groups.settled(header.consumer_group) is None
+        return self._finish(pop) if reading is None and is_safe else InTurn(self._finish_later(pop, reading))
 
     def _plan(self, topic: TopicConfig, header: PopMessageRequestHeader) -> Iterator[tuple[str, int]]:
         """Return the queues to visit in order.
@@ -240,7 +242,7 @@ class PopMessageProcessor:
         return None
 
     async def _finish_later(self, pop: _Pop, reading: _Reading | None) -> Command | list[Buffer]:
-        """Finish a pop with a queue whose messages are read on a thread."""
+        """Finish a pop with a queue whose messages are read on a thread, or once its new group is on disk."""
         pop.may_wait = False
         while reading is not None:
             queue = reading.queue
@@ -253,6 +255,9 @@ class PopMessageProcessor:
                 queue.is_busy = False
             self._take(pop, queue, reading.offset, result)
             reading = self._visit_rest(pop)
+        if pop.count:
+            # Messages of a group that a start does not know would not return.
+            await wait_settled([self._checks.groups.settled(pop.command.header.consumer_group)])
         answer = self._finish(pop)
         assert answer is not HELD, "it may not wait"
         return answer

@@ -1,5 +1,6 @@
 """Pops against a running store: what they deliver, in which order, what they refuse, and when they wait."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.support.fakes import FakeConnection
 from tests.support.pop_broker import TOPIC, Handed, PopBroker, as_command
 from tests.support.running import running
 from tests.support.stores import count_as_far_back
+from tests.support.waiting import turns
 
 FULL = PutMessageResult(PutMessageStatus.DISK_FULL, reason="full")
 
@@ -218,6 +220,28 @@ async def test_nothing_is_popped_without_timer_messages(tmp_path: Path) -> None:
     async with running(PopBroker(tmp_path / "other", timer_wheel_enable=False)) as broker:
         with pytest.raises(BrokerResponseError, match="forbidden because timerWheelEnable is false; set it to true"):
             answer(broker)
+
+
+@pytest.mark.parametrize("refusal", ["", "full"])
+async def test_the_first_pop_of_a_group_is_answered_once_the_group_is_on_disk(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    """A kill before that would leave messages in flight of a group that is gone, and they would not return."""
+    broker.send()
+    written = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(broker.groups, "settled", {"G": written}.get)
+    pop = answer(broker)
+    assert isinstance(pop, InTurn)
+    popped = asyncio.ensure_future(pop.work)
+    await turns(3)
+    assert not popped.done()
+    written.set_result(refusal)
+    if refusal:
+        with pytest.raises(BrokerResponseError, match="full: the change is undone"):
+            await popped
+    else:
+        await popped
+    assert broker.check_points.count == 1
 
 
 async def test_too_many_open_check_points_end_pops(broker: PopBroker) -> None:
