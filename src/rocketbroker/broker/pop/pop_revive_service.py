@@ -37,8 +37,9 @@ from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 
-# Check points that are taken together; other work is done between two of them.
+# Check points, and about as many messages, that return before the loop serves others.
 _MOST_DUE: Final = 32
+_MOST_RETURNED: Final = 64
 # Delay of messages that cannot return now.
 _RETRY_MS: Final = 5_000
 _RETRY_S: Final = 1.0
@@ -102,8 +103,12 @@ class PopReviveService:
         """Return what is due now, in part; return the seconds until the next part."""
         check_points, now = self._check_points, self._clock.time_ms()
         due = check_points.due(now, _MOST_DUE)
+        room = _MOST_RETURNED
         for each in due:
+            if room <= 0:
+                break
             if each.left:
+                room -= each.left.bit_count()
                 await self._revive(each)
         if due:
             self._appender.dispatch()

@@ -230,6 +230,16 @@ async def test_many_check_points_return_in_parts(broker: PopBroker) -> None:
     assert parts == 3
 
 
+async def test_large_check_points_return_in_parts(broker: PopBroker) -> None:
+    for _ in range(5):
+        await in_flight(broker, *[b"a"] * 32)
+    broker.clock.advance(2)
+    left = []
+    while await broker.revive.advance() == 0.0:
+        left.append(broker.check_points.count)
+    assert left == [3, 1, 0]
+
+
 async def test_the_service_runs_by_itself(broker: PopBroker) -> None:
     assert await broker.revive.advance() > 0
     await in_flight(broker, b"a")
