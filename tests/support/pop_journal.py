@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a delivered message is stored; ``retry`` as in handles."""
+    """Place of a delivered message in the store; ``retry`` as in handles."""
 
     retry: str
     queue_id: int
@@ -65,7 +65,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Journal:
-    """What clients saw of one group; ``sent`` says of each number if its send was answered."""
+    """Notes of one group; ``sent`` says of each number if its send was answered."""
 
     sent: dict[int, bool] = field(default_factory=dict)
     by_number: dict[int, list[Delivery]] = field(default_factory=lambda: defaultdict(list))

@@ -127,7 +127,7 @@ class PopQueue:
         self.sets = 0
 
     def forget(self) -> dict[tuple[int, int], OpenCheckPoint]:
-        """Have no open check points any more; return those that were open."""
+        """Drop the open check points, and return them."""
         forgotten, self.open = self.open, {}
         self.in_flight, self.next_offset = 0, None
         return forgotten
