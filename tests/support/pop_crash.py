@@ -297,7 +297,9 @@ class PopCrashScript(RecordedScript[Promised]):
 
     async def _delete_group(self) -> None:
         def gone(_number: int, fate: Fate) -> list[Fate]:
-            return [fate.forgotten(), fate.dropped()]
+            # Amid it, each topic has the offset of the file or none.
+            forgotten, dropped = fate.forgotten(), fate.dropped()
+            return [forgotten, dropped, forgotten._replace(first=fate.first), dropped.reset(first=True)]
 
         await self._change_on_disk(gone, lambda _, state: state, self._do_delete_group)
         self.counts["deleted"] += 1
@@ -376,7 +378,14 @@ class PopCrashScript(RecordedScript[Promised]):
         }
         if lost:
             queues = {
-                each: [a.with_acks_of(b) for a, b in product(states, repeat=2)] + states
+                each: list(
+                    dict.fromkeys(
+                        a.with_acks_of(b, of_batch=of_batch)
+                        for a, b in product(states, repeat=2)
+                        for of_batch in (False, True)
+                    )
+                )
+                + states
                 for each, states in queues.items()
             }
         first = self._made(root, clock)

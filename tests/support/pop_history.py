@@ -170,11 +170,19 @@ class OrderState(NamedTuple):
         """Return the state after the offset of the group was set."""
         return self._replace(begin=offset, acknowledged=frozenset(), batch=(), pop_time=0)
 
-    def with_acks_of(self, later: "OrderState") -> "OrderState":
-        """Return the state if acknowledgements of a later one are on disk, which are in a file beside the log."""
+    def with_acks_of(self, later: "OrderState", *, of_batch: bool = False) -> "OrderState":
+        """Return the state if acknowledgements of a later one are on disk, which are in a file beside the log.
+
+        Args:
+            later: the later state.
+            of_batch: only those of its last batch are.
+        """
         if later.begin != self.begin:
             return self
-        acknowledged = {offset for offset in later.acknowledged if offset < self.stored}
+        batch = dict(later.batch)
+        acknowledged = {
+            offset for offset in later.acknowledged if offset < self.stored and (not of_batch or offset in batch)
+        }
         return self._replace(acknowledged=self.acknowledged | acknowledged, batch=())
 
     def to_come(self) -> list[int]:
