@@ -93,23 +93,6 @@ def test_a_stream_is_continued_from_its_checkpoint(
     assert query.lastProgress is None or query.lastProgress.numInputRows == 0
 
 
-def assert_each_message_is_once_in_delta(
-    spark: "SparkSession", servers: OurServers, source: str, rounds: int, seed: int = 0
-) -> None:
-    """Kill query and broker, and compare the table with the log, by Spark and without it."""
-    stream = KilledStream(servers, source, "delta", lake_settings(DELTA), seed)
-    stream.kill_both(rounds)
-    stream.finish(spark)
-    expected = stream.expected()
-    assert written_rows(spark, stream.out) == expected
-    read = spark.read.format("delta").load(str(stream.out))
-    assert sorted(map(tuple, read.select(*COLUMNS[:-1]).collect())) == [row[:-1] for row in expected]
-
-
-def test_a_stream_into_delta_survives_a_kill_of_query_and_broker(spark: "SparkSession", servers: OurServers) -> None:
-    assert_each_message_is_once_in_delta(spark, servers, "rocketmq", rounds=1)
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
@@ -117,7 +100,14 @@ def test_a_stream_into_delta_survives_a_kill_of_query_and_broker(spark: "SparkSe
 def test_a_stream_into_delta_survives_many_kills(
     spark: "SparkSession", servers: OurServers, source: str, seed: int
 ) -> None:
-    assert_each_message_is_once_in_delta(spark, servers, source, rounds=2, seed=seed)
+    """The table equals the log, read by Spark and without it."""
+    stream = KilledStream(servers, source, "delta", lake_settings(DELTA), seed)
+    stream.kill_both(rounds=2)
+    stream.finish(spark)
+    expected = stream.expected()
+    assert written_rows(spark, stream.out) == expected
+    read = spark.read.format("delta").load(str(stream.out))
+    assert sorted(map(tuple, read.select(*COLUMNS[:-1]).collect())) == [row[:-1] for row in expected]
 
 
 def test_iceberg_for_another_release_of_spark_is_named(spark: "SparkSession", store: Path) -> None:

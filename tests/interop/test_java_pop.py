@@ -285,6 +285,8 @@ def test_the_client_gives_up_a_message_after_its_limit(popping: Popping):
     assert popping.retried() == 2
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 def test_clients_share_queues_as_far_as_the_mode_says(popping: Popping):
     popping.make(queues=4, pops=True, share=1)
     names = ["a", "b", "c"]

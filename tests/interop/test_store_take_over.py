@@ -154,7 +154,7 @@ def committed(store: Path, topics: Iterable[str]) -> dict[str, int]:
     return {topic: table.get(f"{topic}@{GROUP}", {}).get(0, -1) for topic in topics}
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
 @pytest.mark.parametrize(
     ("writer", "invisible_ms"),
     [
