@@ -14,6 +14,7 @@ RUN_LIMIT_S = 300
 # What makes each benchmark short; an option given later wins.
 SHORTEST = {
     "analytics": ["--messages", "2000", "--rounds", "1", "--cores", "1", "--only", "pruned,full,spark_traffic"],
+    "analytics_live": ["--messages", "2000", "--rounds", "1", "--only", "spark_full,pull_python"],
     "big_store": ["--messages", "4000", "--pull", "100", "--rounds", "1"],
     "broker_processes": ["--brokers", "1,2", "--rounds", "1", "--seconds", "0.5"],
     "broker_scale": ["--connections", "20", "--topics", "20", "--seconds", "0.1", "--wakes", "5"],
@@ -28,6 +29,7 @@ SHORTEST = {
     "recovery": ["--mib", "2", "--rounds", "1"],
     "replication": ["--seconds", "3", "--warm", "3", "--mib", "16"],
     "scale": [],
+    "sdk": ["--rounds", "1", "--seconds", "3", "--only", "send64", "--sides", "ours"],
     "side_by_side": ["--rounds", "1", "--seconds", "3", "--warm", "0", "--ours-only"],
 }
 # All loads of the comparison take minutes: those that no other documented command runs.
@@ -35,8 +37,12 @@ SHORTER_ONLY = ["--only", "sync1,drain"]
 # Unit tests run each benchmark too: without --soak, one of them shows that the commands start.
 ALWAYS = {"profile_send"}
 MARKS = {
-    **dict.fromkeys(("replication", "clients", "first_message", "side_by_side", "pop", "big_store"), pytest.mark.java),
-    **dict.fromkeys(("analytics", "scale"), pytest.mark.spark),  # "scale" reads the figures of "analytics"
+    **dict.fromkeys(
+        ("replication", "clients", "first_message", "side_by_side", "pop", "big_store", "sdk"), pytest.mark.java
+    ),
+    **dict.fromkeys(
+        ("analytics", "analytics_live", "scale"), pytest.mark.spark
+    ),  # "scale" reads the figures of "analytics"
 }
 
 
