@@ -15,6 +15,8 @@ from tests.support.grpc_script import Exchange, GrpcScript, golden_exchanges, pr
 from tests.support.grpc_servers import our_proxy, our_server
 from tests.support.our_servers import OurServers
 
+pytestmark = pytest.mark.long
+
 # What depends on the time, on addresses, and on ids that a server makes.
 VARIABLE = {
     "receiptHandle", "recallHandle", "bornHost", "storeHost", "storeTimestamp", "deliveryTimestamp", "host", "port"

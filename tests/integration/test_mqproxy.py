@@ -30,6 +30,8 @@ from tests.support.our_servers import BOOT_LIMIT, OurServer, OurServers, launch_
 from tests.support.ports import free_ports
 from tests.support.running import stopping
 
+pytestmark = pytest.mark.long
+
 LIMIT_S = 60
 # grpcio says either of a call that a server ends.
 ENDED = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
@@ -45,7 +47,7 @@ class Client:
         self._sent: queue.Queue[pb.TelemetryCommand | None] = queue.Queue()
         self._sent.put(pb.TelemetryCommand(settings=settings))
         commands = iter(self._sent.get, None)
-        self.commands = method(self._channel, "Telemetry")(commands, metadata=self._metadata, timeout=LIMIT_S)
+        self.commands = method(self._channel, "Telemetry")(commands, metadata=self._metadata)
         assert next(self.commands).HasField("settings")
 
     def close(self) -> None:
@@ -67,7 +69,7 @@ class Client:
             message_queue=pb.MessageQueue(topic=resource(topic)),
             batch_size=8,
             auto_renew=True,
-            long_polling_timeout=Duration(seconds=10),
+            long_polling_timeout=Duration(seconds=20),
         )
         replies: Iterator[pb.ReceiveMessageResponse] = self.call("ReceiveMessage", request)  # type: ignore[assignment]
         return replies
@@ -174,11 +176,12 @@ def test_a_broker_that_starts_again_elsewhere_is_found(
     assert refused.status.code == pb.INTERNAL_SERVER_ERROR
     again = servers.launch_broker(namesrv.address, broker.store, SETTINGS)
     again.wait_for("boot success", BOOT_LIMIT)
-    until = time.monotonic() + LIMIT_S
-    while producer.send("Orders", 3, b"after").status.code != pb.OK:
+    until, number = time.monotonic() + LIMIT_S, 3
+    while producer.send("Orders", number, b"after %d" % number).status.code != pb.OK:
         assert time.monotonic() < until
+        number += 1  # the broker may have stored it
     found: list[bytes] = []
-    while {b"before", b"after"} - set(found):
+    while {b"before", b"after %d" % number} - set(found):
         for received in consumer.receive("Orders"):
             found.append(received.body)
             assert consumer.ack("Orders", received) == pb.OK
@@ -203,10 +206,11 @@ def test_messages_for_a_receive_that_was_cancelled_go_to_others(
 ):
     proxy = servers.proxy("-n", namesrv.address, "-pm", "cluster", defaultInvisibleTimeMills=3_600_000)
     gone, other = connect(proxy, "consumer-1", CONSUMER), connect(proxy, "consumer-2", CONSUMER)
+    producer = connect(proxy, "producer", publishing("Orders"))
     poll: Any = gone.poll("Orders")
     broker.wait_until(lambda: waiting_pops(broker, "Orders") == 1, LIMIT_S, "hold the pop")
     poll.cancel()
-    producer = connect(proxy, "producer", publishing("Orders"))
+    gone.call("QueryRoute", pb.QueryRouteRequest(topic=resource("Orders")))  # on its connection, after the cancellation
     assert producer.send("Orders", 1, b"1").status.code == pb.OK
     [received] = other.receive("Orders")
 
@@ -218,7 +222,8 @@ def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, 
     proxy = servers.proxy("-n", namesrv.address)
     consumer = connect(proxy, "consumer", CONSUMER)
     poll = consumer.poll("Orders")
-    # The stop must not wait for the poll of 10 s.
+    broker.wait_until(lambda: waiting_pops(broker, "Orders") == 1, LIMIT_S, "hold the pop")
+    # The stop must not wait for the poll of 20 s.
     began = time.monotonic()
     proxy.process.send_signal(signal.SIGTERM)
     assert proxy.wait() == 0
@@ -227,7 +232,7 @@ def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, 
         list(poll)
 
     assert raised.value.code() in ENDED
-    assert took_s < 9
+    assert took_s < 15
     assert servers.errors() == []
 
 
@@ -260,7 +265,7 @@ def test_a_proxy_in_local_mode_has_a_broker(servers: OurServers, namesrv: OurSer
     ("arguments", "settings", "text"),
     [
         ([], "{}", "mqproxy: there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file"),
-        (["-n", "10.0.0.1"], "{}", "mqproxy: "),
+        (["-n", "10.0.0.1"], "{}", "namesrvAddr=10.0.0.1 is not valid: it takes host:port, several joined by ';'"),
         (["-pm", "both"], "{}", "mqproxy: proxyMode=both is unknown; write CLUSTER or LOCAL"),
         (["-n", "127.0.0.1:9"], '{"grpcServerPrt": 1}', "did you mean grpcServerPort"),
         (

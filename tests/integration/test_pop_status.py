@@ -1,6 +1,7 @@
 """``mqadmin popStatus`` at a running broker with messages in flight."""
 
 import json
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -19,11 +20,11 @@ def rows(cluster: Cluster, *options: str) -> dict[int, dict[str, int]]:
 
 
 def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
-    servers = OurServers(tmp_path)
-    try:
+    with ExitStack() as closed:
+        servers = closed.enter_context(closing(OurServers(tmp_path)))
         namesrv = servers.namesrv()
         cluster = Cluster(namesrv, servers.broker(namesrv.address))
-        script = PopScript(cluster.broker.address)
+        script = closed.enter_context(closing(PopScript(cluster.broker.address)))
         script.make("PopStatus", 5, queues=2)
         popped = script.pop("", "PopStatus", maxMsgNums=3).answer()
         returns = int(fields_of(popped)["popTime"]) + int(fields_of(popped)["invisibleTime"])
@@ -35,6 +36,3 @@ def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
         for offset in (1, 2):
             assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset)).answer().code == 0
         assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}
-        script.close()
-    finally:
-        servers.close()
