@@ -225,7 +225,8 @@ class AckMessageRequests:
     def _is_foreign(self, broker_name: str) -> bool:
         """Return true for the handle of another broker, which may have popped at the same time from the same offset.
 
-        It is answered SUCCESS and changes nothing, as in RocketMQ, where a check point names its broker.
+        It is answered SUCCESS and changes nothing. In RocketMQ a check point names its broker; of an ordered batch it
+        acknowledges whatever broker the handle names.
         """
         return broker_name != self.check_points.broker_name
 

@@ -250,6 +250,8 @@ class Consuming:
             self._brokers.drop(client, command)
             pop.add_done_callback(lambda _: self._give_back_all(pop, header, context))
             raise
+        if pop.cancelled():
+            raise StatusError(Code.INTERNAL_SERVER_ERROR, "the server is stopping; receive again from another one")
         outcome = pop.result()
         if isinstance(outcome, RemotingError):
             raise outcome
@@ -259,7 +261,9 @@ class Consuming:
         self, pop: asyncio.Task[Command | RemotingError], header: PopMessageRequestHeader, context: CallContext
     ) -> None:
         """Give back the messages of a pop that nobody waits for; a stop leaves them to their invisible time."""
-        outcome = None if pop.cancelled() else pop.result()
+        if pop.cancelled() or pop.exception() is not None:  # the owner of tasks logs errors
+            return
+        outcome = pop.result()
         if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
             self._give_back(context, [(each.place, each.handle) for each in _messages_of(outcome, header)])
 

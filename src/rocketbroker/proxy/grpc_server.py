@@ -216,7 +216,9 @@ class GrpcServer:
             try:
                 await asyncio.wait_for(server.stop(None), self._limits.max_stop_s)
             except TimeoutError:
-                log.warning("calls did not end within %g s (grpcShutdownTimeSeconds)", self._limits.max_stop_s)
+                log.warning(
+                    "gRPC port: calls did not end within %g s (grpcShutdownTimeSeconds)", self._limits.max_stop_s
+                )
         await self._tasks.stop()
         if self._relay is not None:
             await self._relay.stop()
@@ -265,7 +267,8 @@ class GrpcServer:
 
         async def answer(data: bytes, call: Call) -> bytes:
             try:
-                reply: Any = method.handler(method.request.FromString(data), self._context(call, len(data)))
+                context = self._context(call, len(data))  # first: it counts the request as handled
+                reply: Any = method.handler(method.request.FromString(data), context)
                 if not isinstance(reply, Message):
                     reply = await reply
             except DecodeError as error:

@@ -294,7 +294,7 @@ class PopCheckPoints:
                 await asyncio.sleep(0)
 
     def in_due_order(self) -> Iterator[OpenCheckPoint]:
-        """Yield the open check points, those that are due first first; they may be closed meanwhile."""
+        """Yield the open check points by the tick in which they are due; they may be closed meanwhile."""
         for tick in sorted(self._due):
             yield from list(self._due.get(tick, {}).values())
 

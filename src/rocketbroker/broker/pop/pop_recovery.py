@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 # Records read before the loop serves others.
 _BATCH: Final = 256
+# A clock may have been set back by so much while a copy was stored.
+_CLOCK_STEP_MS: Final = 1_000
 # Copies that one turn of the revive service stores for a check point: a pop has no more messages.
 _MOST_COPIES: Final = 32
 _TAGS: Final = b"TAGS"
@@ -303,7 +305,7 @@ class PopRecovery:
             by_queue[queue] = [copy for name in names for copy in by_topic[name]]
         end_ms = max((copy.store_timestamp for copies in by_topic.values() for copy in copies), default=0)
         for number, each in enumerate(self._check_points.in_due_order(), 1):
-            if each.revive_time > end_ms:
+            if each.revive_time > end_ms + _CLOCK_STEP_MS:
                 return
             if by_queue.get(each.queue) and await self._close_returned(each, by_queue[each.queue]):
                 return

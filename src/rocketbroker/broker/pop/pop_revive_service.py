@@ -37,8 +37,9 @@ from rocketbroker.store.read.message_fetcher import EntryReader
 
 log = logging.getLogger(__name__)
 
-# Check points, and about as many messages, that return before the loop serves others.
+# Check points that are closed before the loop serves others.
 _MOST_DUE: Final = 32
+# Messages, more or less, that return before the loop serves others.
 _MOST_RETURNED: Final = 64
 # Delay of messages that cannot return now.
 _RETRY_MS: Final = 5_000

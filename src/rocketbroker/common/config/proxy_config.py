@@ -34,7 +34,9 @@ class ProxyConfig(ConfigModel):
         "CLUSTER to serve the brokers that name servers know, LOCAL to run a broker in this process.",
         Trait(takes="CLUSTER or LOCAL"),
     )
-    namesrv_addr: AddressList = setting("", "Name servers of the brokers, `host:port` joined by `;`.")
+    namesrv_addr: AddressList = setting(
+        "", "Name servers of the brokers.", Trait(takes="host:port, several joined by ';'")
+    )
     grpc_server_port: Whole = setting(GRPC_PORT, "Port of the SDKs, 0 for a free one.", whole(0, PORT_MAX))
     local_serve_addr: Text = setting(
         "", "Address in routes: what clients connect to. By default the address that brokers register.", Trait()
@@ -75,7 +77,7 @@ class ProxyConfig(ConfigModel):
         120_000, "Time without a call after which a connection is closed.", millis(_SECOND, DAY_MS)
     )
     grpc_shutdown_time_seconds: Whole = setting(
-        30, "Longest time that a stop may take to end calls and connections.", whole(1, 3_600, "s")
+        30, "Longest time that a stop waits for calls to end.", whole(1, 3_600, "s")
     )
     # -- messages that are sent
     max_message_size: Whole = setting(
