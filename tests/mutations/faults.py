@@ -19,6 +19,7 @@ REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 POP_CRASH = "tests/property/test_pop_crash.py"
+POP_SHORTCUTS = "tests/property/test_pop_shortcuts.py"
 CONNECTION = "tests/property/test_connection.py"
 OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
@@ -30,6 +31,13 @@ CONSUME_SERVICE = "tests/unit/client/consumer/test_consume_message_service.py"
 QUEUE_TABLE = "tests/unit/client/consumer/test_process_queue_table.py"
 
 MUTATIONS = (
+    Mutation(
+        "a full pop does not visit a queue whose offset was set",
+        "PopQueues.known_position",
+        "committed if committed == queue.next_offset else None",
+        "committed",
+        POP_SHORTCUTS,
+    ),
     Mutation(
         "an acknowledgement of several messages names the first only",
         "PopCheckPoints._put_ack",
