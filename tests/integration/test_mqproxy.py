@@ -7,7 +7,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,13 +85,6 @@ class Client:
         entry = pb.AckMessageEntry(receipt_handle=received.system_properties.receipt_handle)
         request = pb.AckMessageRequest(group=resource("billing"), topic=resource(topic), entries=[entry])
         return int(self.call("AckMessage", request).status.code)  # type: ignore[attr-defined]
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[OurServers]:
-    servers = OurServers(tmp_path)
-    yield servers
-    servers.close()
 
 
 @pytest.fixture

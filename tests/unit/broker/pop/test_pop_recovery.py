@@ -210,8 +210,8 @@ class Killed(Exception):  # noqa: N818 - not an error of the broker
     """The broker ends here."""
 
 
-def kill_before_records(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the broker end before its next record in the timer's queue."""
+async def run_to_next_record(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the broker return messages, and end before its next record in the timer's queue."""
     put = broker.store.appender.put_copy
 
     def put_or_end(found: MessageExtBrokerInner) -> PutMessageResult:
@@ -219,7 +219,11 @@ def kill_before_records(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> N
             raise Killed
         return put(found)
 
-    monkeypatch.setattr(broker.store.appender, "put_copy", put_or_end)
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.store.appender, "put_copy", put_or_end)
+        with pytest.raises(Killed):
+            await broker.run()
+    broker.store.appender.dispatch()
 
 
 @pytest.mark.parametrize("suspend", [False, True])
@@ -231,11 +235,7 @@ async def test_copies_without_the_record_that_follows_them_are_not_stored_again(
     for found in await broker.pop(queue_id=0, invisible_ms=1_000):
         await broker.change("G", found, 1_000, suspend=suspend)
     broker.clock.advance(2)
-    with monkeypatch.context() as patch:
-        kill_before_records(broker, patch)
-        with pytest.raises(Killed):
-            await broker.run()
-    broker.store.appender.dispatch()
+    await run_to_next_record(broker, monkeypatch)
     async with running(killed(broker, tmp_path / "killed")) as again:
         # Two check points, and the copy of the first one only.
         assert again.check_points.count == 1
@@ -250,11 +250,7 @@ async def test_a_copy_belongs_to_one_of_two_equal_messages(
         await broker.pop(queue_id=0, most=1, invisible_ms=1_000)
         broker.clock.advance(0.05)
     broker.clock.advance(1)
-    with monkeypatch.context() as patch:
-        kill_before_records(broker, patch)
-        with pytest.raises(Killed):
-            await broker.run()
-    broker.store.appender.dispatch()
+    await run_to_next_record(broker, monkeypatch)
     async with running(killed(broker, tmp_path / "killed")) as again:
         assert await returned(again) == [b"same"] * 2
 
@@ -266,11 +262,7 @@ async def test_check_points_that_were_not_due_are_not_compared_with_copies(
         broker.send(b"%d" % invisible_ms, queue_id)
         await broker.pop(queue_id=queue_id, most=1, invisible_ms=invisible_ms)
     broker.clock.advance(1.2)
-    with monkeypatch.context() as patch:
-        kill_before_records(broker, patch)
-        with pytest.raises(Killed):
-            await broker.run()
-    broker.store.appender.dispatch()
+    await run_to_next_record(broker, monkeypatch)
     compared = []
     close = PopRecovery._close_returned
 
