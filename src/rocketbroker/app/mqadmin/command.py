@@ -8,7 +8,7 @@ the function in the file of its subject.
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 from inspect import Parameter
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -230,15 +230,25 @@ async def on_brokers(
     Raises:
         typer.BadParameter: a broker and a cluster are given.
     """
-    succeeded, failures = [], []
-    for address in await chosen_brokers(admin, broker, cluster):
+    addresses = await chosen_brokers(admin, broker, cluster)
+    succeeded, failed = await ask_each(addresses, lambda address: ask(admin, address))
+    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
+    return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
+
+
+async def ask_each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[object]]
+) -> tuple[list[str], dict[str, RocketBrokerError]]:
+    """Send a request to one broker after the other; return the addresses that succeeded, and the others' errors."""
+    succeeded, failed = [], {}
+    for address in addresses:
         try:
-            await ask(admin, address)
+            await ask(address)
         except RocketBrokerError as error:
-            failures.append(f"{address}: {with_hint(error)}")
+            failed[address] = error
         else:
             succeeded.append(address)
-    return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
+    return succeeded, failed
 
 
 def parse_attributes(text: str) -> dict[str, str]:

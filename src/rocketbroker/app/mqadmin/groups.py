@@ -1,6 +1,5 @@
 """Sub-commands about consumer groups (org.apache.rocketmq.tools.command.consumer)."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
@@ -14,6 +13,7 @@ from rocketbroker.app.mqadmin.command import (
     Report,
     RouteCluster,
     TrueFalse,
+    ask_each,
     chosen_masters,
     java_text,
     parse_attributes,
@@ -312,7 +312,7 @@ async def set_consume_mode(
     ] = 0,
 ) -> Report:
     """Let a group pull or pop a topic on one broker (-b) or in a cluster (-c)."""
-    succeeded, failures = await _on_masters(
+    succeeded, failed = await ask_each(
         await chosen_masters(admin, broker_addr, cluster_name),
         lambda address: admin.set_message_request_mode(address, topic_name, group_name, mode, pop_share_queue_num),
     )
@@ -322,7 +322,7 @@ async def set_consume_mode(
     return Report(
         {"brokers": succeeded},
         [*(f"set consume mode to {address} success." for address in succeeded), *([setting] if succeeded else [])],
-        failures,
+        [f"{address}: {error}" for address, error in failed.items()],
     )
 
 
@@ -392,14 +392,14 @@ async def update_sub_group(
         notify_consumer_ids_changed_enable=notify_consumer_ids_changed.is_true,
         attributes=parse_attributes(attributes),
     )
-    succeeded, failures = await _on_masters(
+    succeeded, failed = await ask_each(
         await chosen_masters(admin, broker_addr, cluster_name),
         lambda address: admin.create_and_update_subscription_group_config(address, config),
     )
     lines = [f"create subscription group to {address} success." for address in succeeded]
     lines += [java_text(config)] if succeeded else []
     data = {"brokers": succeeded, "subscriptionGroupConfig": msgspec.to_builtins(config)}
-    return Report(data, lines, failures)
+    return Report(data, lines, [f"{address}: {error}" for address, error in failed.items()])
 
 
 def _retry_policy(text: str | None) -> GroupRetryPolicy:
@@ -409,16 +409,3 @@ def _retry_policy(text: str | None) -> GroupRetryPolicy:
         return GroupRetryPolicy.decode(text.encode())
     except CodecError as error:
         raise typer.BadParameter(f"--groupRetryPolicy: {error}") from error
-
-
-async def _on_masters(addresses: list[str], change: Callable[[str], Awaitable[object]]) -> tuple[list[str], list[str]]:
-    """Change something on each broker; return the addresses of those that took it, and the errors of the others."""
-    succeeded, failures = [], []
-    for address in addresses:
-        try:
-            await change(address)
-        except RocketBrokerError as error:
-            failures.append(f"{address}: {error}")
-        else:
-            succeeded.append(address)
-    return succeeded, failures
