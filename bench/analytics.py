@@ -24,7 +24,7 @@ import typer
 
 from bench import load
 from bench.harness import ROOT, BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
-from bench.stores import MIXED_A_GIB, fill_mixed
+from bench.mixed_stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
 PLAIN: Final = (

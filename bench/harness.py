@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 COMMANDS: Final = {
     "analytics": "analytics",
     "analytics_live": "analytics_live",
-    "analytics_store": "stores",
+    "analytics_store": "mixed_stores",
     "big_store": "starts",
     "broker_processes": "scaling",
     "broker_scale": "scaling",

@@ -1,4 +1,4 @@
-"""Stores for measurements, filled through MessageStore: messages of one shape, or a mixture of everything."""
+"""Stores for measurements, filled through MessageStore with messages of one shape."""
 
 import asyncio
 import os
@@ -24,8 +24,6 @@ from rocketbroker.store.dispatch.commit_log_dispatcher import NoListener
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.recovery.queue_recovery import QUEUE_ENDS_FILE
 from tests.support.fakes import FakeClock
-from tests.support.mixed_store import MixedStore
-from tests.support.store_damage import damage, places, tear
 
 NUMBER: Final = b"#########"
 HOST: Final = host_bytes("127.0.0.1", 10911)
@@ -37,8 +35,6 @@ PROPERTIES: Final = (
     + b"\x02WAIT\x01true\x02TAGS\x01T\x02"
     b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
 )  # fmt: skip
-#: Mixed messages in a GiB of log.
-MIXED_A_GIB: Final = 3_420_000
 # Messages of one batch, which has one queue, and batches between two dispatches.
 _BATCH, _TOGETHER = 32, 32
 _MOST_BATCH_BYTES = 1 << 20
@@ -167,39 +163,3 @@ async def _put_all(config: MessageStoreConfig, count: int, messages: Messages, c
         return store.commit_log.max_offset
     finally:
         await store.stop()
-
-
-def fill_mixed(root: Path, messages: int, seed: int = 1, segment: int = 1 << 28, *, index: bool = True) -> None:
-    """Write a mixed store with log files of ``segment`` bytes."""
-    queue_file = 60_000 if index else 6_000_000
-    MixedStore(
-        root,
-        messages,
-        seed,
-        mapped_file_size_commit_log=segment,
-        mapped_file_size_consume_queue=queue_file,
-        message_index_enable=index,
-    ).make()
-
-
-def analytics_store(
-    root: Annotated[Path, typer.Argument(help="The store's folder, which must not exist.", resolve_path=True)],
-    gib: Annotated[int, typer.Option(min=1, help="About so many GiB of log, without an index.")] = 1,
-    messages: Annotated[int, typer.Option(min=0, help="So many messages instead, with an index.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of all that is chance.")] = 1,
-    segment_mib: Annotated[int, typer.Option(min=1, help="Size of a commit-log file, with --messages.")] = 64,
-    damaged: Annotated[int, typer.Option(min=0, help="Damage so many places afterwards.")] = 0,
-) -> None:
-    """Generate a mixed store."""
-    if root.exists():
-        raise typer.BadParameter(f"{root} is there already")
-    begun = time.monotonic()
-    count = messages or gib * MIXED_A_GIB
-    fill_mixed(root, count, seed, segment_mib << 20 if messages else 1 << 30, index=bool(messages))
-    print(f"{count:,} messages in {time.monotonic() - begun:.1f} s")
-    if damaged:
-        log = root / "commitlog"
-        records = list(places(log))
-        for each in damage(log, records, seed, damaged):
-            print(f"{each.file} {each.position} +{each.length} {each.kind}")
-        print(f"torn at {tear(log, records).position}")
