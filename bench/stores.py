@@ -2,12 +2,9 @@
 
 import asyncio
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from bench.harness import BenchError
 from bench.measure import room

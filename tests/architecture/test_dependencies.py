@@ -91,7 +91,13 @@ def test_the_pinned_core_has_what_it_needs_and_no_extra():
     assert core <= pinned("core")
     assert extra & pinned("core") == set()
     assert core | extra <= pinned("dev"), "tests use all of them"
-    assert {plain(each) for each in EXTRAS["analytics"]} <= pinned("analytics")
+
+
+@pytest.mark.parametrize(("level", "extras"), [("grpc", ["grpc"]), ("analytics", ["analytics", "grpc"])])
+def test_the_pins_of_a_level_have_what_its_extras_need(level: str, extras: list[str]):
+    needed = {plain(each) for extra in extras for each in EXTRAS[extra]}
+
+    assert needed <= pinned(level), "run bin/_lock"
 
 
 def rows(heading: str) -> dict[str, str]:
