@@ -155,6 +155,10 @@ class Popping:
     def change(self, numbers: str, invisible: int) -> list[str]:
         return self._answers("change", "CHANGED", numbers=numbers, invisible=invisible)
 
+    def forward(self, numbers: str, to: str) -> None:
+        """Send messages that were popped to another topic, with all of their properties."""
+        self.cluster.clients.do("forward", numbers=numbers, to=to)
+
     def notified(self, **options: object) -> str:
         """Return "true" if there is something to pop."""
         return self._answers("notification", "NOTIFIED", topic=self.topic, **options)[0]
@@ -382,6 +386,24 @@ def test_a_large_message_returns_as_it_was(popping: Popping):
 
     assert (first.reconsume_times, second.reconsume_times) == (0, 1)
     check_content([first, second], "A")
+
+
+@pytest.mark.proves("POP, by Apache's tests", "PopMessageAndForwardingIT")
+def test_a_forwarded_message_is_acknowledged_where_it_was_forwarded_to(popping: Popping):
+    other = Popping(popping.cluster, f"{popping.topic}_to")
+    for each in (popping, other):
+        each.make()
+    popping.send(2)
+    first = popping.pop()
+    popping.forward("0,1", other.topic)
+    second = other.pop(invisible=SHORT_MS)
+
+    assert [(each.n, each.msg_id) for each in second] == [(each.n, each.msg_id) for each in first]
+    assert {each.topic for each in second} == {other.topic}
+    assert other.acknowledge("0") == ["OK"]
+    assert [(each.n, each.reconsume_times) for each in other.pop(poll=10 * SHORT_MS, attempts=3)] == [(1, 1)]
+    assert other.acknowledge("1") == ["OK"]
+    assert other.pop(poll=2 * SHORT_MS) == []
 
 
 def test_a_changed_invisible_time_moves_the_return(popping: Popping):

@@ -58,6 +58,7 @@ SPECIAL = [
     "name\x01\u00e4\u20ac\U0001f600\x02",
     'quote\x01"\\/\b\x02',
     "MSG_REGION\x01elsewhere\x02",
+    "POP_CK\x010 1700000000000 60000 3 0 broker-a 0 7\x02",
 ]
 
 
@@ -233,6 +234,29 @@ def test_requests_before_a_broken_frame_are_stored_and_answered_in_order():
     assert answers[: len(expected)] == expected
     (refusal,) = decode_frames(answers[len(expected) :])
     assert "frame length 2 is below the minimum of 4" in (refusal.remark or "")
+
+
+HANDLE = "\x010 1700000000000 60000 3 0 broker-a 0 7\x02TAGS\x01T\x02"
+
+
+@pytest.mark.parametrize("name", ["POP_CK"[:at] + "X" + "POP_CK"[at + 1 :] for at in range(7)] + ["XPOP_CK"])
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_handle_goes_and_a_property_that_differs_in_one_byte_stays(name: str, is_known: bool, is_before: bool):
+    def named(number: int, name: str) -> bytes:
+        return send(number, 1, (name + HANDLE) * is_before, (name + HANDLE) * (not is_before), 5)
+
+    first = [named(number, name) if is_known else send(number, 1, "", PLAIN[0], 5) for number in range(1, 21)]
+    alike = [named(number, name) for number in range(100, 110)]
+    with_handle = [named(number, "POP_CK" if number == 115 else name) for number in range(110, 120)]
+    runs: list[int] = []
+
+    together = asyncio.run(sent([b"".join(each) for each in (first, alike, with_handle)], runs))
+
+    assert together == asyncio.run(sent([*first, *alike, *with_handle]))
+    assert runs[-1] == len(alike), "what came with the handle is no run"
+    assert b"\x02POP_CK\x01" not in together[1].replace(b"\0", b"\x02")
+    assert together[1].count(f"{name}{HANDLE}".encode()) == 20 * is_known + 19
 
 
 def test_a_request_that_fails_harms_none_of_its_run():

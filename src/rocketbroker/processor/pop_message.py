@@ -24,7 +24,7 @@ from rocketbroker.broker.pop.pop_queues import PopQueue
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_decoder import QUEUE_OFFSET_POSITION, decode_record, encode_message
-from rocketbroker.codec.message.message_properties import append_property, get_property
+from rocketbroker.codec.message.message_properties import replace_property
 from rocketbroker.codec.message.pop_info import (
     ALL_QUEUES,
     REVIVE_QUEUE_ORDERLY,
@@ -404,18 +404,18 @@ class PopMessageProcessor:
         recoded = []
         for record in records:
             message = decode_record(record)
-            if get_property(message.properties_bytes, _POP_CK) is None:
-                handle = ExtraInfo(
-                    offset,
-                    pop.pop_time,
-                    header.invisible_time,
-                    pop.revive_queue_id,
-                    retry_flag(queue.topic, queue.group),
-                    self._check_points.broker_name,
-                    queue.queue_id,
-                    message.queue_offset,
-                )
-                message.properties_bytes = append_property(message.properties_bytes, _POP_CK, handle.encode().encode())
+            handle = ExtraInfo(
+                offset,
+                pop.pop_time,
+                header.invisible_time,
+                pop.revive_queue_id,
+                retry_flag(queue.topic, queue.group),
+                self._check_points.broker_name,
+                queue.queue_id,
+                message.queue_offset,
+            )
+            # A message of a batch may carry the handle of an earlier delivery.
+            message.properties_bytes = replace_property(message.properties_bytes, _POP_CK, handle.encode().encode())
             message.topic = header.topic
             recoded.append(encode_message(message))
         return recoded

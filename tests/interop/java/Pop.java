@@ -28,7 +28,7 @@ import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
  * <p>pop, ack, change and notification are single requests to `broker`, as the proxy sends them. pop prints what it got
  * as GOT-name and POPPED with the name, the status and the number of messages; `attempts` tries again up to so often until
  * something is found. ack and change name messages by their numbers, and mean the last that came of each; they print
- * ACKED or CHANGED with the number and the status.
+ * ACKED or CHANGED with the number and the status. forward sends messages that were popped to topic `to`, as they came.
  */
 public final class Pop extends Scenario {
     private static final long TIMEOUT_MILLIS = 30_000;
@@ -73,6 +73,13 @@ public final class Pop extends Scenario {
                 break;
             case "notification":
                 notification(step, all);
+                break;
+            case "forward":
+                for (String number : step.text("numbers").split(",")) {
+                    MessageExt message = popped.get(number);
+                    message.setTopic(step.text("to"));
+                    producer.send(message);
+                }
                 break;
             default:
                 super.act(verb, step, all);

@@ -480,6 +480,20 @@ async def test_retries_come_under_the_name_of_their_topic(tmp_path: Path, versio
         await broker.stop()
 
 
+async def test_a_retry_has_the_handle_of_its_delivery(tmp_path: Path) -> None:
+    """One of a batch keeps all properties that it was sent with."""
+    broker = await with_retries(tmp_path, 1)
+    try:
+        broker.send(b"forwarded", topic=pop_retry_topic(TOPIC, "G"), POP_CK="9 1 60000 3 0 broker-b 0 9", A="a")
+        first, second = await broker.pop()
+        assert second.info == first.info._replace(queue_offset=1)
+        assert second.message.properties["A"] == "a"
+        await broker.ack("G", second)
+        assert broker.check_points.queues.get(pop_retry_topic(TOPIC, "G"), "G", 0).in_flight == 1
+    finally:
+        await broker.stop()
+
+
 async def test_old_retry_topics_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await with_retries(tmp_path, 1, enableRetryTopicV2="true")
     try:

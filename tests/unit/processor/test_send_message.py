@@ -411,6 +411,21 @@ def test_a_batch_for_a_topic_of_batches_is_one_record(parts: SimpleNamespace, se
     assert parts.stats.topic_put("T").nums == 4
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_the_handle_of_an_earlier_delivery_goes(
+    parts: SimpleNamespace, send: Send, store: MessageStore, is_batch: bool
+):
+    popped = {"UNIQ_KEY": "U1", "POP_CK": "0 1700000000000 60000 3 0 broker-a 0 7", "A": "a"}
+    if is_batch:
+        batch_topic(parts)
+        (record,) = stored(store, send(batch_command(encode_batch([(0, b"one", b"")]), properties=popped)))
+    else:
+        (record,) = stored(store, send(command(properties=popped)))
+
+    assert "POP_CK" not in record.properties
+    assert {"A": "a", "UNIQ_KEY": "U1", "MSG_REGION": parts.config.region_id}.items() <= record.properties.items()
+
+
 async def test_a_batch_with_wait_false_waits_for_no_slave(parts: SimpleNamespace, store: MessageStore):
     ends: list[OnAcknowledged] = []
     store.acknowledgements = Acknowledgements(None, lambda _, tell: ends.append(tell))

@@ -86,6 +86,7 @@ BROKER_PROPERTIES: Final = frozenset(
         b"TRACE_ON",
         b"CLUSTER",
         b"INNER_NUM",
+        b"POP_CK",
     }
 )
 _UNIQUE_KEY: Final = b"UNIQ_KEY\x01"

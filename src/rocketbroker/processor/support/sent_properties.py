@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from rocketbroker.codec.message.message_properties import FoundProperties, get_property, replace_property, split_keys
+from rocketbroker.codec.message.message_properties import (
+    FoundProperties,
+    get_property,
+    remove_property,
+    replace_property,
+    split_keys,
+)
 from rocketbroker.codec.remoting.hot_responses import one_send_template, region_suffix, send_template
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -41,7 +47,12 @@ class BrokerProperties:
         self.run_template = send_template(host, self.answer_fields)
 
     def replace_in(self, properties: bytes) -> bytes:
-        """Set the broker's properties in others that may contain them: the message was consumed and is sent again."""
+        """Set the broker's properties in others that may contain them: the message was consumed and is sent again.
+
+        The handle of its delivery goes: a client that pops the copy would take it for the copy's own
+        (SendMessageProcessor.clearReservedProperties).
+        """
+        properties = remove_property(properties, b"POP_CK")
         for name, value in self._pairs:
             properties = replace_property(properties, name, value)
         return properties
