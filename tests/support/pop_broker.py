@@ -168,12 +168,14 @@ class PopBroker:
             config, self.offsets, PullRequestHoldService(config), self.polling, nothing_to_wait_for
         )
         filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock)
-        consumers = ConsumerManager(clock, 120.0, lambda _info: None, filters.unregister)
+        self.consumers = consumers = ConsumerManager(clock, 120.0, lambda _info: None, filters.unregister)
+        self.subscriptions = PullSubscriptions(config, consumers, self.groups, filters)
         self.pops = PopMessageProcessor(
             config=config,
             checks=PopChecks(config, settings, self.topics, self.groups),
             topics=self.topics,
-            subscriptions=PullSubscriptions(config, consumers, self.groups, filters),
+            consumers=consumers,
+            subscriptions=self.subscriptions,
             fetcher=opened.fetcher,
             check_points=self.check_points,
             offsets=self.offsets,

@@ -353,6 +353,7 @@ def _pops(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
         config=parts.config,
         checks=checks,
         topics=parts.topic_configs,
+        consumers=parts.consumers,
         subscriptions=_subscriptions(parts),
         fetcher=store.fetcher,
         check_points=pop.check_points,

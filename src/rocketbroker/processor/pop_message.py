@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
 from rocketbroker.broker.longpolling.pull_request import Wanted
@@ -120,6 +121,7 @@ class PopMessageProcessor:
         config: BrokerConfig,
         checks: PopChecks,
         topics: TopicConfigManager,
+        consumers: ConsumerManager,
         subscriptions: PullSubscriptions,
         fetcher: MessageFetcher,
         check_points: PopCheckPoints,
@@ -133,6 +135,7 @@ class PopMessageProcessor:
         self._config = config
         self._checks = checks
         self._topics = topics
+        self._consumers = consumers
         self._subscriptions = subscriptions
         self._fetcher = fetcher
         self._check_points = check_points
@@ -179,7 +182,9 @@ class PopMessageProcessor:
                 f"{config.pop_ck_max_buffer_size:,}; acknowledge messages, or raise popCkMaxBufferSize"
             )
             raise BrokerResponseError(ResponseCode.POLLING_FULL, remark)
-        wanted = self._subscriptions.carried(header.exp_type, header.exp or "*")
+        expression = header.exp or "*"
+        wanted = self._subscriptions.carried(header.exp_type, expression)
+        self._consumers.compensate_subscribe_data(header.consumer_group, header.topic, header.exp_type, expression)
         self._pops += 1
         revive_queue_id = self._pops % self._check_points.revive_queue_nums
         pop = _Pop(

@@ -317,6 +317,33 @@ def test_the_answer_says_what_is_left(broker: PopBroker) -> None:
     assert found.rest_num == 1
 
 
+@pytest.mark.parametrize("days", [0, 365])
+async def test_messages_are_hidden_for_no_time_or_for_a_year(broker: PopBroker, days: int) -> None:
+    broker.send(b"a")
+    (first,) = await broker.pop(invisible_ms=days * 86_400_000)
+    for _ in range(days):
+        await broker.run()
+        assert await broker.pop() == []
+        broker.clock.advance(86_400)
+    await broker.run()
+    (second,) = await broker.pop()
+    assert (second.body, second.message.reconsume_times) == (b"a", 1)
+    assert (first.info.retry, second.info.retry) == ("0", "1")
+
+
+def test_a_pop_that_waits_for_less_than_no_time_is_not_held(broker: PopBroker) -> None:
+    assert answer(broker, poll_time=-1).code == ResponseCode.POLLING_TIMEOUT
+    broker.send()
+    assert answer(broker, poll_time=-1).code == ResponseCode.SUCCESS
+
+
+def test_a_pop_says_what_its_group_subscribes_to(broker: PopBroker) -> None:
+    answer(broker, exp_type="TAG", exp="a || b")
+    found = broker.consumers.find_subscription_data("G", TOPIC)
+    assert found is not None
+    assert found.data.sub_string == "a || b"
+
+
 def test_a_busy_queue_is_left_out(broker: PopBroker) -> None:
     broker.send()
     broker.check_points.queues.get(TOPIC, "G", 0).is_busy = True

@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo, ClientGroups
-from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo, Subscription
+from rocketbroker.broker.client.consumer_group_info import SUB_ALL, TAG, ConsumerGroupInfo, Subscription, is_tag_type
 from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.message.topic_validator import is_system_group
-from rocketbroker.codec.remoting.bodies.client import ConsumerData
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, SubscriptionData
 from rocketbroker.codec.remoting.bodies.offset import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.handler import Audience, Connection
@@ -22,6 +23,8 @@ from rocketbroker.common.lifecycle import TaskOwner
 log = logging.getLogger(__name__)
 
 _PORT_BYTES = 4
+# Seconds after its last pop for which a group counts as subscribed (subscriptionExpiredTimeout).
+_COMPENSATED_S = 600.0
 
 
 class ConsumerManager(ClientGroups):
@@ -46,6 +49,8 @@ class ConsumerManager(ClientGroups):
         self._on_ids_changed = on_ids_changed
         self._on_unregister = on_unregister
         self.groups: dict[str, ConsumerGroupInfo] = {}
+        # Group -> topic -> time, expression type and expression of the last pop.
+        self._compensated: dict[str, dict[str, tuple[float, str | None, str]]] = {}
         # Number of times that the clients of a group began to differ in their subscriptions.
         self.conflict_count = 0
 
@@ -54,9 +59,16 @@ class ConsumerManager(ClientGroups):
         return self.groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
-        """Return the subscription of the group to the topic."""
+        """Return the subscription of the group to the topic: that of its heartbeats, else that of its pops."""
         info = self.groups.get(group)
-        return None if info is None else info.subscription_table.get(topic)
+        found = None if info is None else info.subscription_table.get(topic)
+        if found is None and topic in self.compensated_topics(group):
+            _, expression_type, expression = self._compensated[group][topic]
+            tags = [each.strip() for each in expression.split("||")] if is_tag_type(expression_type) else []
+            tags = [each for each in tags if each and each != SUB_ALL]
+            codes = [tags_code(each) for each in tags]
+            found = Subscription(SubscriptionData(topic, expression, 0, tags, codes, expression_type or TAG))
+        return found
 
     def find_channel(self, group: str, client_id: str) -> ClientChannelInfo | None:
         """Return the client of the group with that id."""
@@ -81,6 +93,21 @@ class ConsumerManager(ClientGroups):
         return connection in info.channels or info.had_member_at(
             connection.remote_host[:-_PORT_BYTES], self._clock.monotonic() - self._timeout_s
         )
+
+    def compensate_subscribe_data(self, group: str, topic: str, expression_type: str | None, expression: str) -> None:
+        """Note the subscription of a pop: a group that pops through a proxy may send no heartbeats.
+
+        Runs once per pop.
+        """
+        topics = self._compensated.get(group)
+        if topics is None:
+            topics = self._compensated[group] = {}
+        topics[topic] = self._clock.monotonic(), expression_type, expression
+
+    def compensated_topics(self, group: str) -> set[str]:
+        """Return the topics that the group has popped lately, whether it sends heartbeats or not."""
+        since = self._clock.monotonic() - _COMPENSATED_S
+        return {topic for topic, (popped, _, _) in self._compensated.get(group, {}).items() if popped > since}
 
     def groups_subscribed_to(self, topic: str) -> list[str]:
         """Return the groups with clients that consume the topic (queryTopicConsumeByWho)."""
@@ -140,6 +167,16 @@ class ConsumerManager(ClientGroups):
             del self.groups[group]
             if self._on_unregister is not None:
                 self._on_unregister(group)
+
+    def scan_not_active(self) -> None:
+        """Also forget what no group has popped for long."""
+        super().scan_not_active()
+        for group in list(self._compensated):
+            topics = self.compensated_topics(group)
+            if topics:
+                self._compensated[group] = {topic: self._compensated[group][topic] for topic in topics}
+            else:
+                del self._compensated[group]
 
     def runtime_info(self) -> dict[str, str]:
         """Return the counts of subscription conflicts and of groups in conflict, if any (not in RocketMQ)."""

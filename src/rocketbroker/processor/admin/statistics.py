@@ -142,7 +142,7 @@ class StatisticsRequests:
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table or info.is_broadcasting:
             return self._subscribed(group, committed)
-        subscribed = info.subscription_table.keys()
+        subscribed = info.subscription_table.keys() | self.consumers.compensated_topics(group)
         retries = {name for topic in subscribed for name in pop_retry_topics(topic, group)}
         return sorted(subscribed | retries & set(committed))
 
@@ -151,7 +151,9 @@ class StatisticsRequests:
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table:
             return list(topics)
-        return [topic for topic in topics if topic in info.subscription_table]
+        popped = self.consumers.compensated_topics(group)
+        popped |= {name for topic in popped for name in pop_retry_topics(topic, group)}
+        return [topic for topic in topics if topic in info.subscription_table or topic in popped]
 
     def _count_queues(self, topics: Iterable[str]) -> int:
         """Count the queues of those topics that exist."""

@@ -250,6 +250,32 @@ def test_clients_of_a_group_that_subscribe_to_different_things(clock, manager, c
     assert manager.conflict_count == 2
 
 
+def test_a_group_that_pops_without_heartbeats_counts_as_subscribed_for_ten_minutes(clock, manager):
+    manager.compensate_subscribe_data("g", "T", None, "A || B")
+    manager.compensate_subscribe_data("g", "U", "SQL92", "a = 1")
+    tags, sql = (manager.find_subscription_data("g", topic).data for topic in "TU")
+    assert (tags.sub_string, tags.tags_set, tags.code_set, tags.expression_type) == (
+        "A || B",
+        ["A", "B"],
+        [65, 66],
+        "TAG",
+    )
+    assert (sql.sub_string, sql.tags_set, sql.expression_type) == ("a = 1", [], "SQL92")
+    assert manager.group_info("g") is None, "it has no client"
+    manager.register(client(clock, "one"), data(subscription(expression="C")))
+    assert manager.find_subscription_data("g", "T").data.sub_string == "C", "heartbeats count first"
+
+    clock.advance(300)
+    manager.compensate_subscribe_data("g", "U", "SQL92", "a = 1")
+    clock.advance(301)
+    assert manager.compensated_topics("g") == {"U"}
+    manager.scan_not_active()
+    assert (manager.compensated_topics("g"), manager.find_subscription_data("g", "T")) == ({"U"}, None)
+    clock.advance(300)
+    manager.scan_not_active()
+    assert (manager.compensated_topics("g"), manager._compensated) == (set(), {})
+
+
 async def test_housekeeping_scans_by_itself(clock, manager):
     producers = ProducerManager(clock, TIMEOUT_S)
     producer = client(clock, "producer")

@@ -60,6 +60,21 @@ async def test_retry_topics_of_pop_are_shown_while_clients_are_there(parts, proc
     assert topics_in(answer) == {"A", "%RETRY%G_A"}
 
 
+async def test_topics_that_are_popped_without_heartbeats_are_shown(parts, processor, consumer):
+    for topic in ("A", "B", "%RETRY%G_B", "C"):
+        parts.topic_configs.update(TopicConfig(topic, 1, 1))
+        parts.offsets.commit("G", topic, 0, 0)
+    consumer("G", "one", "A")
+    parts.consumers.compensate_subscribe_data("G", "B", None, "*")
+
+    assert topics_in(await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))) == {
+        "A", "B", "%RETRY%G_B"
+    }  # fmt: skip
+    for topic, is_shown in (("B", True), ("%RETRY%G_B", True), ("C", False)):
+        answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", topic))
+        assert topics_in(answer) == ({topic} if is_shown else set())
+
+
 async def test_a_row_for_each_queue_of_an_empty_topic(parts, processor):
     parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=3))
     answer = await call_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("T"))
