@@ -379,7 +379,8 @@ def _pops(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:
     notifications = NotificationRequests(
         checks=checks,
         topics=parts.topic_configs,
-        queues=store.queues,
+        subscriptions=_subscriptions(parts),
+        fetcher=store.fetcher,
         offsets=parts.consumer_offsets,
         orders=pop.orders,
         notifications=pop.notifications,

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
+from rocketbroker.broker.longpolling.pull_request import Wanted
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -20,10 +22,12 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pop_checks import PopChecks
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, held_filters
 from rocketbroker.processor.support.request_family import answers
-from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
+from rocketbroker.store.read.message_fetcher import MessageFetcher
 
 
 @dataclass(slots=True)
@@ -37,7 +41,8 @@ class NotificationRequests:
 
     checks: PopChecks
     topics: TopicConfigManager
-    queues: ConsumeQueueStore
+    subscriptions: PullSubscriptions
+    fetcher: MessageFetcher
     offsets: ConsumerOffsetManager
     orders: ConsumerOrderInfoManager
     notifications: PopLongPollingService
@@ -51,7 +56,7 @@ class NotificationRequests:
         command: RemotingCommand[NotificationRequestHeader],
         held: PopRequest | None = None,
     ) -> Command | Held:
-        """Answer whether a pop would find a message, or wait until it would.
+        """Answer whether a pop would find a message that its subscription selects, or wait until it would.
 
         Raises:
             BrokerResponseError: As for POP_MESSAGE.
@@ -59,7 +64,10 @@ class NotificationRequests:
         header, now = command.header, self.clock.time_ms()
         topic = self.checks.topic(connection, header.topic, header.queue_id)
         self.checks.group(connection, header.consumer_group)
-        if any(self._has_message(header, name, queue_id) for name, queue_id in self._queues(topic, header)):
+        wanted: Wanted = (None, None)
+        if header.exp_type and header.exp:
+            wanted = self.subscriptions.carried(header.exp_type, header.exp)
+        if any(self._has_message(header, wanted, name, queue_id) for name, queue_id in self._queues(topic, header)):
             return response(header=NotificationResponseHeader(has_msg=True))
         if held is None:
             # Clients name their own time.
@@ -67,9 +75,19 @@ class NotificationRequests:
         left_ms = header.born_time + header.poll_time - now
         if left_ms <= 0:
             return response(header=NotificationResponseHeader(has_msg=False))
-        queue_id = max(header.queue_id, ALL_QUEUES)
-        group = header.consumer_group
-        request = PopRequest(connection, command, header.topic, group, queue_id, None, run=self.notification)
+        queue_ids = range(topic.read_queue_nums) if header.queue_id < 0 else [header.queue_id]
+        position = partial(self._position, header.consumer_group, header.topic)
+        tag_codes, message_filter = wanted
+        request = PopRequest(
+            connection,
+            command,
+            header.topic,
+            header.consumer_group,
+            max(header.queue_id, ALL_QUEUES),
+            tag_codes,
+            held_filters(self.fetcher, header.topic, queue_ids, position, message_filter),
+            run=self.notification,
+        )
         try:
             self.notifications.suspend(request, left_ms)
         except BrokerResponseError:
@@ -85,14 +103,35 @@ class NotificationRequests:
         all_queues = range(topic.read_queue_nums)
         yield from ((header.topic, each) for each in (all_queues if header.queue_id < 0 else [header.queue_id]))
 
-    def _has_message(self, header: NotificationRequestHeader, topic: str, queue_id: int) -> bool:
-        group = header.consumer_group
+    def _has_message(self, header: NotificationRequestHeader, wanted: Wanted, topic: str, queue_id: int) -> bool:
+        """Return true if a pop of the queue would find a message, or pass messages that it does not want.
+
+        Messages on disk and those that take more than a turn of the event loop are not examined: a pop gets past them.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR; the disk cannot be read.
+        """
+        group, (tag_codes, message_filter) = header.consumer_group, wanted
         if header.order and self.orders.check_block(header.attempt_id, topic, group, queue_id, 0):
             return False
+        offset = self._position(group, topic, queue_id)
+        if offset >= self.fetcher.queue_end(topic, queue_id):
+            return False
+        if tag_codes is None and message_filter is None:
+            return True
+        matches = None if tag_codes is None else tag_codes.__contains__
+        request = GetMessageRequest(topic, queue_id, offset, 1, 1, matches, message_filter, scans_ahead=True)
+        try:
+            result = self.fetcher.fetch(request)
+        except StoreError as error:
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if not isinstance(result, GetMessageResult) or result.message_count:
+            return True
+        return result.next_begin_offset < result.max_offset
+
+    def _position(self, group: str, topic: str, queue_id: int) -> int:
         offset = self.offsets.query(group, topic, queue_id)
-        if offset < 0:
-            offset = self.queues.min_offset_in_queue(topic, queue_id)
-        return offset < self.queues.max_offset_in_queue(topic, queue_id)
+        return offset if offset >= 0 else self.fetcher.queue_range(topic, queue_id)[0]
 
     @answers(RequestCode.POLLING_INFO, PollingInfoRequestHeader, Audience.CLIENT)
     def polling_info(self, connection: Connection, command: RemotingCommand[PollingInfoRequestHeader]) -> Command:

@@ -52,7 +52,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pop_checks import PopChecks, check_invisible_time
-from rocketbroker.processor.support.pull_subscriptions import HeldFilter, PullSubscriptions
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, held_filters
 from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.request_family import Refusal, answers
 from rocketbroker.processor.support.table_change import wait_settled
@@ -454,15 +454,6 @@ class PopMessageProcessor:
         topic = self._topics.select(header.topic)
         all_queues = range(topic.read_queue_nums if topic is not None else 0)
         queue_ids = all_queues if header.queue_id < 0 else [header.queue_id]
-        has_match = None
-        if message_filter is not None:
-            has_match = partial(
-                _any_matches,
-                [
-                    HeldFilter(self._fetcher, header.topic, each, self._committed(header, each), message_filter)
-                    for each in queue_ids
-                ],
-            )
         if header.order:
             visible = [self._orders.next_visible_ms(header.topic, header.consumer_group, each) for each in queue_ids]
             wakes = [at - self._clock.time_ms() for at in visible if at is not None]
@@ -475,7 +466,7 @@ class PopMessageProcessor:
                 header.consumer_group,
                 max(header.queue_id, ALL_QUEUES),
                 tag_codes,
-                has_match,
+                held_filters(self._fetcher, header.topic, queue_ids, partial(self._committed, header), message_filter),
                 run=self._run_again,
             ),
             left_ms,
@@ -533,12 +524,6 @@ def _from(topic: str, queue_nums: int, number: int) -> Iterator[tuple[str, int]]
     """Return the queues of a topic, starting at one by ``number``."""
     first = number % queue_nums if queue_nums else 0
     return zip(repeat(topic), chain(range(first, queue_nums), range(first)), strict=False)
-
-
-def _any_matches(filters: Sequence[HeldFilter]) -> bool | None:
-    """Return true if one of the filters matches, ``None`` to ask again."""
-    results = [each() for each in filters]
-    return True if True in results else None if None in results else False
 
 
 def _queue_offset(record: memoryview) -> int:

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.codec.message.pop_info import pop_retry_topic
+from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import HELD
 from rocketbroker.codec.remoting.headers.pop import (
@@ -20,12 +22,17 @@ from rocketbroker.codec.remoting.remoting_command import RemotingCommand, reques
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.config.current_settings import apply_updates
+from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.notification import NotificationRequests
 from rocketbroker.processor.support.pop_checks import PopChecks
+from rocketbroker.store.read.checked_reader import ColdRead
+from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.message_fetcher import MessageFetcher
 from tests.support.fakes import FakeConnection
 from tests.support.pop_broker import TOPIC, PopBroker
 from tests.support.running import running
+from tests.support.waiting import turns
 
 
 class Asked:
@@ -37,7 +44,8 @@ class Asked:
         self.requests = NotificationRequests(
             checks=PopChecks(config, broker.store.config, broker.topics, broker.groups),
             topics=broker.topics,
-            queues=broker.store.queues,
+            subscriptions=broker.subscriptions,
+            fetcher=broker.store.fetcher,
             offsets=broker.offsets,
             orders=broker.orders,
             notifications=self.notifications,
@@ -70,6 +78,12 @@ async def test_there_is_a_message_until_it_is_popped(asked: Asked):
     assert asked.notify() == NO
 
 
+async def test_a_request_that_waits_for_less_than_no_time_is_not_held(asked: Asked):
+    assert asked.notify(poll_time=-1) == NO
+    asked.broker.send()
+    assert asked.notify(poll_time=-1) == YES
+
+
 async def test_a_message_that_returned_counts(asked: Asked):
     retry_topic = pop_retry_topic(TOPIC, "G")
     asked.broker.topics.update(TopicConfig(retry_topic, 1, 1))
@@ -93,6 +107,64 @@ async def test_a_request_waits_for_a_message(asked: Asked):
 
     ((_, answer),) = asked.connection.answers
     assert answer.header == YES
+
+
+FILTERS: list[dict[str, Any]] = [{"exp_type": "TAG", "exp": "b || c"}, {"exp_type": "SQL92", "exp": "TAGS = 'b'"}]
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=["tags", "properties"])
+async def test_messages_that_the_subscription_does_not_select_do_not_count(asked: Asked, wanted: dict[str, Any]):
+    apply_updates([asked.broker.config], {"enablePropertyFilter": "true"})
+    asked.broker.send(TAGS="a")
+    assert (asked.notify(**wanted), asked.notify()) == (NO, YES)
+    asked.broker.send(TAGS="b", queue_id=1)
+    assert (asked.notify(**wanted), asked.notify(queue_id=0, **wanted)) == (YES, NO)
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=["tags", "properties"])
+async def test_a_request_waits_for_a_message_that_its_subscription_selects(asked: Asked, wanted: dict[str, Any]):
+    apply_updates([asked.broker.config], {"enablePropertyFilter": "true"})
+    for at, tag in enumerate("aab"):
+        asked.broker.send(TAGS=tag)
+        if not at:
+            assert asked.notify(poll_time=10_000, **wanted) is HELD
+        else:
+            asked.notifications.arriving(TOPIC, 0, at + 1, tags_code(tag))
+            await turns()
+        assert [answer.header for _, answer in asked.connection.answers] == [YES] * (tag == "b")
+
+
+async def test_messages_of_half_a_subscription_are_all(asked: Asked):
+    asked.broker.send(TAGS="a")
+    assert [asked.notify(exp_type="TAG"), asked.notify(exp="b")] == [YES, YES]
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=["tags", "properties"])
+async def test_messages_that_were_not_examined_count(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+):
+    """A pop reads what is on disk, and gets past what takes longer than a turn."""
+    apply_updates([asked.broker.config], {"enablePropertyFilter": "true"})
+    for _ in range(2):
+        asked.broker.send(TAGS="a")
+    fetched: list[object] = [
+        ColdRead(lambda: None),  # type: ignore[arg-type, return-value]
+        GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, 1, 0, 2),
+        GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, 2, 0, 2),
+    ]
+    monkeypatch.setattr(MessageFetcher, "fetch", lambda *_: fetched.pop(0))
+    assert [asked.notify(queue_id=0, **wanted) for _ in range(3)] == [YES, YES, NO]
+
+
+async def test_an_unreadable_disk_is_told(asked: Asked, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> object:
+        raise StoreError("no disk")
+
+    asked.broker.send(TAGS="a")
+    monkeypatch.setattr(MessageFetcher, "fetch", fail)
+    with pytest.raises(BrokerResponseError, match="no disk") as refused:
+        asked.notify(exp_type="TAG", exp="b")
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_full_service_says_so(asked: Asked):

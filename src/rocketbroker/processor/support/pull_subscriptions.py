@@ -1,5 +1,6 @@
 """Groups of pulls and their subscriptions: the one that a pull carries, else that of the group's heartbeats."""
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rocketbroker.broker.client.consumer_group_info import (
@@ -198,6 +199,33 @@ class HeldFilter:
         if not result.max_offset and not self._offset:
             return False  # nothing was ever stored in the queue
         return result.status is not GetMessageStatus.OFFSET_OVERFLOW_ONE
+
+
+def held_filters(
+    fetcher: MessageFetcher,
+    topic: str,
+    queue_ids: Iterable[int],
+    offset_of: Callable[[int], int],
+    message_filter: MessageFilter | None,
+) -> Callable[[], bool | None] | None:
+    """Return a ``HeldFilter`` for several queues in one, ``None`` without a filter.
+
+    Args:
+        fetcher: reads the messages.
+        topic: the topic of the queues.
+        queue_ids: the queues.
+        offset_of: returns the offset of the first message to examine in a queue.
+        message_filter: the filter.
+    """
+    if message_filter is None:
+        return None
+    filters = [HeldFilter(fetcher, topic, each, offset_of(each), message_filter) for each in queue_ids]
+
+    def any_matches() -> bool | None:
+        results = [each() for each in filters]
+        return True if True in results else None if None in results else False
+
+    return any_matches
 
 
 def not_supported(expression_type: str) -> str:
