@@ -490,7 +490,7 @@ class PopMessageProcessor:
     # -- peek
 
     @answers(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
-    def peek_message(self, connection: Connection, command: RemotingCommand[PeekMessageRequestHeader]) -> Command:
+    def peek_message(self, connection: Connection, command: RemotingCommand[PeekMessageRequestHeader]) -> InTurn:
         """Return messages that a pop would get, without hiding them from the group.
 
         Raises:
@@ -499,6 +499,9 @@ class PopMessageProcessor:
         header = command.header
         topic = self._checks.topic(connection, header.topic, header.queue_id)
         self._checks.most(header.max_msg_nums)
+        return InTurn(self._peek(header, topic))
+
+    async def _peek(self, header: PeekMessageRequestHeader, topic: TopicConfig) -> Command:
         queue_ids = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         buffers: list[ReadableBuffer] = []
         count = rest = 0
@@ -509,10 +512,14 @@ class PopMessageProcessor:
             rest += max(end - offset, 0)
             if count < header.max_msg_nums and offset < end:
                 request = GetMessageRequest(header.topic, queue_id, offset, header.max_msg_nums - count, _MOST_BYTES)
-                result = self._fetcher.fetch(request)
-                if isinstance(result, GetMessageResult):
-                    buffers += result.buffers
-                    count += result.message_count
+                try:
+                    result = self._fetcher.fetch(request)
+                    if not isinstance(result, GetMessageResult):
+                        result = await result
+                except StoreError as error:
+                    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                buffers += result.buffers
+                count += result.message_count
         # As RocketMQ counts them: those that this answer holds are among the rest.
         fields = PopMessageResponseHeader(0, 0, 0, rest)
         if not count:

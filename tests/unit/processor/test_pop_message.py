@@ -79,6 +79,11 @@ def set_config(broker: PopBroker, **updates: str) -> None:
     apply_updates([broker.config], updates)
 
 
+def unreadable(*_: Any) -> Any:
+    """Fail to read."""
+    raise StoreError("no disk")
+
+
 # -- refusals
 
 
@@ -283,11 +288,7 @@ def test_a_pop_keeps_what_it_has_when_the_next_check_point_fails(
 
 def test_an_unreadable_disk_is_told(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.send()
-
-    def fail(*_: object) -> GetMessageResult:
-        raise StoreError("no disk")
-
-    monkeypatch.setattr(MessageFetcher, "fetch", fail)
+    monkeypatch.setattr(MessageFetcher, "fetch", unreadable)
     with pytest.raises(BrokerResponseError, match="no disk") as error:
         answer(broker)
     assert error.value.code == ResponseCode.SYSTEM_ERROR
@@ -672,3 +673,26 @@ async def test_a_peek_hides_nothing(broker: PopBroker) -> None:
     assert (found.code, found.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
     with pytest.raises(BrokerResponseError, match="it is 99; ask for 1 to 32"):
         await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 99, "G"))
+
+
+async def test_a_peek_reads_from_disk_in_turn(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for queue_id in (0, 1):
+        broker.send(queue_id=queue_id)
+    ColdRead(broker, monkeypatch)
+    found = await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, -1, 32, "G"))
+    assert (found.code, fields_of(found).rest_num) == (ResponseCode.SUCCESS, 2)
+    assert len(decode_messages(b"".join([found.body]))) == 2
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_peek_says_that_the_disk_cannot_be_read(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch, is_cold: bool
+) -> None:
+    broker.send()
+    if is_cold:
+        ColdRead(broker, monkeypatch, "no disk")
+    else:
+        monkeypatch.setattr(MessageFetcher, "fetch", unreadable)
+    with pytest.raises(BrokerResponseError, match="no disk") as error:
+        await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 2, "G"))
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
