@@ -76,9 +76,9 @@ has a row for each queue that they subscribe to; one without a committed offset 
         """\
 Not a command of RocketMQ. A row for each queue that the group pops, of a topic and of its retry topic: messages that
 wait to be popped, those in flight, and when the first of them return unless they are acknowledged. A broker of Apache
-RocketMQ does not tell, and has no rows. An ordered batch counts as waiting until it is acknowledged. A group that sends
-no heartbeats is found by `-t`. In JSON: `group` and `queues` with `topic`, `brokerName`, `queueId`, `waiting`,
-`inFlight` and `nextReturn`.""",
+RocketMQ does not tell, and has no rows. Of an ordered batch those without an acknowledgement are in flight, until the
+queue can be popped again. A group that sends no heartbeats is found by `-t`. In JSON: `group` and `queues` with
+`topic`, `brokerName`, `queueId`, `waiting`, `inFlight` and `nextReturn`.""",
         "mqadmin popStatus -n 127.0.0.1:9876 -g CG_Test",
     ),
     "consumerStatus": (

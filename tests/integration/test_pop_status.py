@@ -36,3 +36,26 @@ def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
         for offset in (1, 2):
             assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset)).answer().code == 0
         assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}
+
+
+def test_messages_of_an_ordered_batch_are_in_flight(tmp_path: Path):
+    with ExitStack() as closed:
+        servers = closed.enter_context(closing(OurServers(tmp_path)))
+        namesrv = servers.namesrv()
+        cluster = Cluster(namesrv, servers.broker(namesrv.address))
+        script = closed.enter_context(closing(PopScript(cluster.broker.address)))
+        script.make("PopStatus", 5)
+        popped = script.pop("", "PopStatus", maxMsgNums=3, order="true").answer()
+        returns = int(fields_of(popped)["popTime"]) + int(fields_of(popped)["invisibleTime"])
+        seen = {"topic": "PopStatus", "brokerName": "broker-a", "queueId": 0}
+
+        assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 3, "nextReturn": returns}}
+        assert script.acknowledge("", "PopStatus", 1, handle_of(popped, 1, True)).answer().code == 0
+        assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 2, "nextReturn": returns}}
+        progress = CliRunner().invoke(
+            app, ["consumerProgress", "-n", cluster.address, "-g", GROUP, "-t", "PopStatus", "--json"]
+        )
+        assert json.loads(progress.stdout)["inflightTotal"] == 2
+        for offset in (0, 2):
+            assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset, True)).answer().code == 0
+        assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}

@@ -267,6 +267,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             groups=parts.subscription_groups,
             offsets=parts.consumer_offsets,
             pops=parts.pop.check_points.queues,
+            orders=parts.pop.orders,
             clock=parts.clock,
         ),
         ConsumerOffsetRequests(

@@ -147,7 +147,7 @@ async def pop_status(
             queue.topic,
             queue.broker_name,
             queue.queue_id,
-            offsets.broker_offset - offsets.consumer_offset,
+            offsets.pop_waiting or 0,
             offsets.pop_in_flight,
             offsets.pop_revive_time or 0,
         )

@@ -17,7 +17,7 @@ So no time but that of the pop is kept, and ``next_pop_time`` must be asked for 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import pairwise
 from pathlib import Path
@@ -135,11 +135,18 @@ class _Batch:
 
     def visible_at(self) -> int:
         """Return the time in ms at which no message is invisible any more; 0 if all are acknowledged."""
+        return max(self._visible_times(), default=0)
+
+    def in_flight(self, now_ms: int) -> int:
+        """Return the number of messages that are neither acknowledged nor visible."""
+        return sum(now_ms < each for each in self._visible_times())
+
+    def _visible_times(self) -> Iterator[int]:
+        """Yield the time in ms at which each message is visible that is not acknowledged."""
         end = self.pop_time + self.invisible_time
-        return max(
-            (self.visible.get(offset, end) for index, offset in enumerate(self.offsets) if not self.acked >> index & 1),
-            default=0,
-        )
+        for index, offset in enumerate(self.offsets):
+            if not self.acked >> index & 1:
+                yield self.visible.get(offset, end)
 
 
 class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper]):
@@ -337,6 +344,11 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfoSerializeWrapper])
             return None
         visible_at = batch.visible_at()
         return visible_at if self._clock.time_ms() < visible_at else None
+
+    def in_flight(self, topic: str, group: str, queue_id: int) -> int:
+        """Return the number of messages of the batch that are neither acknowledged nor visible again."""
+        batch = self._batch(topic, group, queue_id)
+        return 0 if batch is None else batch.in_flight(self._clock.time_ms())
 
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """Forget the batch of a queue, because the group's offset was reset."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rocketbroker.broker.broker_stats_manager import GROUP_GET_NUMS, TOPIC_PUT_NUMS, BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.pop.pop_queues import PopQueues
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -64,6 +65,7 @@ class StatisticsRequests:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     pops: PopQueues
+    orders: ConsumerOrderInfoManager
     clock: Clock
 
     @answers(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
@@ -147,7 +149,7 @@ class StatisticsRequests:
         return sorted(subscribed | retries & set(committed))
 
     def _subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
-        """Select the topics that the group subscribes to; all while it has no client."""
+        """Select the topics that the group subscribes to or has popped lately; all while it has no client."""
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table:
             return list(topics)
@@ -183,12 +185,29 @@ class StatisticsRequests:
         end = self.queues.max_offset_in_queue(topic, queue_id)
         last = self.queries.message_store_timestamp(topic, queue_id, committed - 1) if committed else 0
         progress = OffsetWrapper(end, committed, max(committed, pulled), max(0, last))
-        popped = self.pops.find(topic, group, queue_id)
-        if popped is not None:
-            # A pop commits the offset after its messages; RocketMQ shows none of them as in flight.
-            progress.pull_offset = committed + popped.in_flight
-            progress.pop_in_flight, progress.pop_revive_time = popped.in_flight, popped.first_revive_time
+        self._add_pops(progress, group, topic, queue_id)
         return progress
+
+    def _add_pops(self, progress: OffsetWrapper, group: str, topic: str, queue_id: int) -> None:
+        """Add the messages in flight of a group that pops; RocketMQ shows none.
+
+        A pop commits the offset after its messages, an ordered one that of the first without an acknowledgement: its
+        batch lies behind the offset, with what is acknowledged after a gap.
+        """
+        popped, place = self.pops.find(topic, group, queue_id), (topic, group, queue_id)
+        batch = self.orders.info(*place)
+        if popped is None and batch is None:
+            return
+        committed, returns = progress.consumer_offset, self.orders.next_visible_ms(*place)
+        ordered = self.orders.in_flight(*place)
+        acknowledged = sum(offset >= committed for offset in self.orders.acknowledged(*place))
+        progress.pop_in_flight, progress.pop_revive_time = ordered, returns
+        progress.pop_waiting = max(progress.broker_offset - committed - acknowledged - ordered, 0)
+        if popped is not None:
+            progress.pop_in_flight += popped.in_flight
+            times = [each for each in (popped.first_revive_time, returns) if each is not None]
+            progress.pop_revive_time = min(times, default=None)
+        progress.pull_offset = committed + progress.pop_in_flight
 
     @answers(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     async def get_broker_consume_stats(

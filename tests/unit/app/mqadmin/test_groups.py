@@ -38,7 +38,7 @@ async def test_queues_are_in_order_whatever_the_order_of_the_answer():
 
 def popped(waiting: int, in_flight: int, next_return: int | None) -> OffsetWrapper:
     """A queue as our broker reports it."""
-    return OffsetWrapper(10 + waiting, 10, 10 + in_flight, 0, in_flight, next_return)
+    return OffsetWrapper(20, 10, 10 + in_flight, 0, in_flight, next_return, waiting)
 
 
 STATS = ConsumeStats(

@@ -1,10 +1,12 @@
 import asyncio
 import time
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueues
 from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -33,6 +35,9 @@ def processor(parts, store, encoder):
         queries=store.queries,
         encoder=encoder,
         pops=PopQueues(parts.offsets, store.flusher),
+        orders=ConsumerOrderInfoManager(
+            Path("unwritten.json"), parts.clock, lambda _topic: 1, lambda _group: True, lambda _table: None
+        ),
     )
 
 
@@ -47,7 +52,37 @@ async def test_messages_in_flight(parts, store, processor):
     popped.open[0, 1_000] = OpenCheckPoint(popped, 0, 1_000, 60_000, range(2), 0b11, 0)
     answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "T"))
     (row,) = answer.body["offsetTable"].values()
-    assert {"consumerOffset": 2, "pullOffset": 4, "popInFlight": 2, "popReviveTime": 61_000}.items() <= row.items()
+    assert row.items() >= {
+        "consumerOffset": 2, "pullOffset": 4, "popInFlight": 2, "popReviveTime": 61_000, "popWaiting": 1
+    }.items()  # fmt: skip
+
+
+async def test_messages_in_flight_of_an_ordered_group(parts, store, processor):
+    parts.topic_configs.update(TopicConfig("T", read_queue_nums=1, write_queue_nums=1))
+    for _ in range(6):
+        store.appender.put_message(message(topic="T", queue_id=0))
+    store.appender.dispatch()
+    place, pop_time = ("T", "G", 0), parts.clock.time_ms()
+    parts.offsets.commit("G", "T", 0, 0)
+
+    async def shown(*names: str) -> tuple[int, ...]:
+        answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G", "T"))
+        (row,) = answer.body["offsetTable"].values()
+        return tuple(row[name] for name in names)
+
+    processor.orders.update(None, *place, pop_time, 60_000, range(4))
+    names = "popInFlight", "popWaiting", "popReviveTime", "pullOffset"
+    assert await shown(*names) == (4, 2, pop_time + 60_000, 4)
+    # Offset 1 stays before the gap; the queue is blocked until the last of the messages is visible.
+    for offset in (0, 2):
+        following = processor.orders.commit_and_next(*place, offset, pop_time)
+        parts.offsets.commit("G", "T", 0, following)
+    processor.orders.update_next_visible_time(*place, 3, pop_time, pop_time + 90_000)
+    assert await shown(*names) == (2, 2, pop_time + 90_000, 3)
+    parts.clock.advance(61)
+    assert await shown(*names) == (1, 3, pop_time + 90_000, 2)
+    parts.clock.advance(30)
+    assert await shown(*names[:2]) == (0, 4)
 
 
 async def test_retry_topics_of_pop_are_shown_while_clients_are_there(parts, processor, consumer):

@@ -134,8 +134,8 @@ class TopicStatsTable(RemotingSerializable):
 class OffsetWrapper(RemotingSerializable):
     """One queue as a group sees it; ``last_timestamp`` in ms, 0 if nothing was consumed.
 
-    RocketMQ lacks the last two fields: messages popped and not acknowledged, and the time in ms at which the first of
-    them return; ``None`` if the group does not pop the queue.
+    RocketMQ lacks the last three fields: messages popped and not acknowledged, the time in ms at which the first of
+    them return, and messages to pop; ``None`` if the group does not pop the queue.
     """
 
     broker_offset: Long = 0
@@ -144,6 +144,7 @@ class OffsetWrapper(RemotingSerializable):
     last_timestamp: Long = 0
     pop_in_flight: Long | None = None
     pop_revive_time: Long | None = None
+    pop_waiting: Long | None = None
 
 
 class ConsumeStats(RemotingSerializable):
