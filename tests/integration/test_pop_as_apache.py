@@ -1,5 +1,6 @@
 """Our broker answers the requests of tests/support/pop_script.py as Apache's did (tests/golden/pop)."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,12 @@ def stable(fields: dict[str, str], name: str) -> dict[str, str]:
 def content(answer: Command) -> Any:
     """Return what a client sees of the body, without times."""
     body = bytes(answer.body)
-    if not body or body.startswith(b"{"):
+    if body.startswith(b"{"):
+        found = json.loads(body)
+        # Clients take them for a set.
+        found.get("messageQueueAssignments", []).sort(key=lambda each: each["messageQueue"]["queueId"])
+        return found
+    if not body:
         return body
     return [
         (
@@ -71,7 +77,7 @@ def test_an_answer_is_as_apaches(ours: dict[str, PopExchange], golden: PopExchan
     assert content(answer) == content(theirs)
     if theirs.code and not answer.header:
         # A refusal has no fields here, RocketMQ's has zeros: clients take them for the same.
-        assert all(int(text or "0") == 0 for text in fields_of(theirs).values()) or golden.name in OWN_REMARKS
+        assert set(fields_of(theirs).values()) <= {"", "0", "false"} or golden.name in OWN_REMARKS
     else:
         assert stable(fields_of(answer), golden.name) == stable(fields_of(theirs), golden.name)
     if theirs.remark not in SILENT and golden.name not in OWN_REMARKS:

@@ -1,5 +1,6 @@
 """Apache's broker serves a store that ours wrote, and ours one that Apache's wrote."""
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -167,13 +168,15 @@ def committed(store: Path, topics: Iterable[str]) -> dict[str, int]:
 def test_popped_messages_move_with_the_store(
     java: Java, our_servers: OurServers, tmp_path: Path, writer: str, invisible_ms: int, ending: str
 ):
-    """Those that are not acknowledged return, those that are do not, and the group goes on where it was."""
+    """Those that are not acknowledged return, those that are do not. The group goes on where it was, in its mode."""
     namesrv = our_servers.namesrv().address
     starts = [our_servers.broker, java.broker] if writer == "ours" else [java.broker, our_servers.broker]
     first = starts[0](namesrv, tmp_path / "store", **SIZES)
     script = PopScript(first.address)
     script.make("PopMoves", 12)
     script.make("PopMovesOrder", 3)
+    mode = {"topic": "PopMoves", "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 2}
+    assert script.ask("", 401, body=json.dumps(mode).encode()).answer().code == 0
     popped = script.pop("", "PopMoves", maxMsgNums=10, invisibleTime=invisible_ms).answer()
     for offset in (0, 3):
         assert script.acknowledge("", "PopMoves", offset, handle_of(popped, offset)).answer().code == 0
@@ -192,6 +195,8 @@ def test_popped_messages_move_with_the_store(
 
     second = starts[1](namesrv, tmp_path / "store", **SIZES)
     script = PopScript(second.address)
+    modes = json.loads(bytes(script.ask("", 402).answer().body))
+    assert modes["messageRequestModeMap"]["PopMoves"][GROUP].items() >= mode.items()
     times = returned(script, "PopMoves", 8, 120)
     assert times == {1: 1, 2: 1, 4: 1, 6: 1, 8: 1, 9: 1, 10: 0, 11: 0}
     # Message 8 was due last. Only the time tells that nothing more returns.

@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -36,6 +37,7 @@ SETTINGS: dict[str, str | int] = {
 GROUP = "CG_Pop"
 CLIENT_ID = "192.0.2.2@pop"
 LONG_MS = 60_000
+YEAR_MS = 365 * 86_400_000
 RETURN_LIMIT_S = 60
 
 
@@ -108,6 +110,7 @@ class PopScript:
     def run(self) -> Iterator[PopExchange]:
         """Yield each exchange that is worth recording."""
         yield from self._refusals()
+        yield from self._limits()
         yield from self._filters()
         yield from self._returns()
         yield from self._changes()
@@ -206,6 +209,30 @@ class PopScript:
         yield self.ask("acknowledge nothing in a batch", 200151, body=b'{"brokerName":"broker-a","acks":[]}')
         yield self.ask("a batch without a body", 200151)
 
+    def _limits(self) -> Iterator[PopExchange]:
+        topic, other = "PopLimits", "PopElsewhere"
+        self.make(topic, 1)
+        self.make(other, 2)
+        yield self.pop("pop for no time", topic, invisibleTime=0)
+        yield self._pop_returned("pop what was popped for no time", topic, 1)
+        self.send(topic, 1, 2)
+        yield self.pop("pop for a year", topic, maxMsgNums=1, invisibleTime=YEAR_MS)
+        yield self.pop("pop and wait for less than no time", topic, maxMsgNums=1, pollTime=-1)
+        yield self.pop("wait for less than no time", topic, pollTime=-1)
+        waiting = {
+            "consumerGroup": GROUP,
+            "topic": topic,
+            "queueId": 0,
+            "pollTime": -1,
+            "order": "false",
+            "bornTime": 0,
+        }
+        yield self.ask("wait for a message for less than no time", 200054, waiting)
+        handle = handle_of(self.pop("", other).answer(), 1)
+        yield self.acknowledge("acknowledge with a handle of another topic", topic, 1, handle)
+        yield self.change("change with a handle of another topic", topic, 1, handle, LONG_MS)
+        yield self.change("change for no time", other, 1, handle, 0)
+
     def _filters(self) -> Iterator[PopExchange]:
         topic = "PopFiltered"
         self.make(topic, 6, "A,B,C")
@@ -291,27 +318,18 @@ class PopScript:
         yield self.ask("notification of a message", 200054, {**notification, "bornTime": time.time_ns() // 10**6})
         peek = {"consumerGroup": GROUP, "topic": topic, "queueId": 0, "maxMsgNums": 4}
         yield self.ask("peek", 200052, peek)
+        # Of a message that SQL92 does not select, RocketMQ notifies as well.
+        for expression in (("TAG", "A"), ("TAG", "B"), ("SQL92", "TAGS = 'A'"), ("SQL92", "a >")):
+            wanted = dict(zip(("expType", "exp"), expression, strict=True))
+            fields = {**notification, "bornTime": 0, **wanted}
+            yield self.ask(f"notification of a message by {' '.join(expression)}", 200054, fields)
         self.pop("", topic)
         yield self.ask("peek at nothing", 200052, peek)
 
     def _assignments(self) -> Iterator[PopExchange]:
         topic = "PopAssigned"
         self.make(topic, 0, queues=2)
-        heartbeat = {
-            "clientID": CLIENT_ID,
-            "producerDataSet": [],
-            "consumerDataSet": [
-                {
-                    "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-                    "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
-                    "subscriptionDataSet": [
-                        {"classFilterMode": False, "topic": topic, "subString": "*", "subVersion": 1, "tagsSet": [],
-                         "codeSet": [], "expressionType": "TAG"},
-                    ],
-                },
-            ],
-        }  # fmt: skip
-        assert self.ask("", 34, body=json.dumps(heartbeat).encode()).answer().code == 0
+        assert self.ask("", 34, body=json.dumps(heartbeat(topic, GROUP, CLIENT_ID)).encode()).answer().code == 0
 
         def assignment(name: str, **options: Any) -> PopExchange:
             body = {
@@ -341,6 +359,53 @@ class PopScript:
         yield mode("a mode for an unknown group", consumerGroup="CG_Nobody")
         yield mode("let a group pull again", mode="PULL")
         yield assignment("queues to pull again")
+        yield from self._shares()
+
+    def _shares(self) -> Iterator[PopExchange]:
+        """Let three clients of a group pop four queues, and those of the next clients."""
+        topic, group, names = "PopShared", "CG_PopShared", [f"192.0.2.{n}@pop" for n in range(3)]
+        self.make(topic, 0, queues=4)
+        assert self.ask("", 200, body=json.dumps({"groupName": group}).encode()).answer().code == 0
+
+        def assignment(name: str, client_id: str) -> PopExchange:
+            body = {
+                "topic": topic, "consumerGroup": group, "clientId": client_id, "strategyName": "AVG",
+                "messageModel": "CLUSTERING",
+            }  # fmt: skip
+            return self.ask(name, 400, body=json.dumps(body).encode())
+
+        with ExitStack() as clients:
+            for name in names:
+                client = clients.enter_context(_Connection(self._address))
+                client.send(34, body=json.dumps(heartbeat(topic, group, name)).encode())
+                client.receive()
+            deadline = time.monotonic() + RETURN_LIMIT_S
+            while b'"queueId":3' not in bytes(assignment("", names[2]).answer().body):
+                assert time.monotonic() < deadline, "the route of the topic does not come"
+                time.sleep(0.1)
+            for share in (1, 2, 9):
+                mode = {"topic": topic, "consumerGroup": group, "mode": "POP", "popShareQueueNum": share}
+                assert self.ask("", 401, body=json.dumps(mode).encode()).answer().code == 0
+                for n, name in enumerate(names):
+                    yield assignment(f"queues of client {n} with those of {share} others", name)
+
+
+def heartbeat(topic: str, group: str, client_id: str) -> dict[str, Any]:
+    """Return the body of the heartbeat of a consumer."""
+    return {
+        "clientID": client_id,
+        "producerDataSet": [],
+        "consumerDataSet": [
+            {
+                "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+                "subscriptionDataSet": [
+                    {"classFilterMode": False, "topic": topic, "subString": "*", "subVersion": 1, "tagsSet": [],
+                     "codeSet": [], "expressionType": "TAG"},
+                ],
+            },
+        ],
+    }  # fmt: skip
 
 
 def fields_of(answer: Command) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.codec.message.pop_info import ExtraInfo
 from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -351,6 +352,25 @@ async def test_the_handle_of_another_broker_changes_nothing(broker: PopBroker) -
     await broker.change("G", first, 0)
     assert unacknowledged(broker) == [0, 1]
     assert broker.check_points.log_end == end
+
+
+@BOTH
+async def test_the_handle_of_another_topic_changes_nothing(broker: PopBroker, kind: type[Any]) -> None:
+    broker.topics.update(TopicConfig("Other", 2, 2))
+    await popped(broker, 2)
+    broker.clock.advance(1)
+    broker.send(topic="Other")
+    await broker.pop(topic="Other", queue_id=0)
+    (handle, *_) = (each.handle for each in await popped(broker))
+    fields = {"invisible_time": 1_000} if kind is ChangeInvisibleTimeRequestHeader else {}
+    process = broker.acks.change_message_invisibletime if fields else broker.acks.ack_message
+
+    answer = await broker.call(process, kind("G", "Other", 0, handle, 0, **fields))
+
+    assert answer.code == ResponseCode.SUCCESS
+    queues = [broker.check_points.queues.get(topic, "G", 0) for topic in (TOPIC, "Other")]
+    assert [queue.in_flight for queue in queues] == [3, 1]
+    assert [queue.first_revive_time - broker.clock.time_ms() for queue in queues] == [59_000, 60_000]  # type: ignore[operator]
 
 
 async def test_an_acknowledged_message_cannot_be_changed(broker: PopBroker) -> None:

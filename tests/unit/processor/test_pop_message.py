@@ -159,6 +159,12 @@ REFUSALS: dict[str, tuple[Callable[[PopBroker], None], dict[str, Any], ResponseC
         ResponseCode.INVALID_PARAMETER,
         "invisibleTime -1 is illegal; name 0 to 31,622,400,000 ms",
     ),
+    "longer than a year": (
+        nothing,
+        {"invisible_time": 366 * 86_400_000 + 1},
+        ResponseCode.INVALID_PARAMETER,
+        "invisibleTime 31622400001 is illegal; name 0 to 31,622,400,000 ms",
+    ),
     "no group": (
         without_group,
         {},
