@@ -220,6 +220,7 @@ def mqadmin(cluster: Cluster, whose: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.proves("POP, by Apache's tests", "PopSubCheckIT")
 @pytest.mark.parametrize("whose", ["ours", "apache"])
 def test_mqadmin_lets_a_running_group_pop_and_pull_again(popping: Popping, whose: str):
     pulling = [("PULL", queue) for queue in range(4)]
@@ -363,6 +364,7 @@ def test_a_lite_pull_consumer_reads_beside_a_popping_one(popping: Popping):
 # -- single requests
 
 
+@pytest.mark.proves("POP, by Apache's tests", "BatchAckIT")
 def test_one_request_acknowledges_messages_of_several_topics(popping: Popping):
     popping.make()
     popping.send(10, "A,B,C")
@@ -378,11 +380,13 @@ def test_one_request_acknowledges_messages_of_several_topics(popping: Popping):
     assert popping.cluster.clients.lines("POPPED")[-1][1] == "POLLING_NOT_FOUND"
 
 
-def test_a_large_message_returns_as_it_was(popping: Popping):
+@pytest.mark.proves("POP, by Apache's tests", "PopBigMessageIT")
+@pytest.mark.parametrize("order", [0, 1], ids=["concurrently", "orderly"])
+def test_a_large_message_returns_as_it_was(popping: Popping, order: int):
     popping.make()
     popping.send(1, first=99)
-    (first,) = popping.pop(invisible=SHORT_MS)
-    (second,) = popping.pop(poll=10 * SHORT_MS, attempts=3)
+    (first,) = popping.pop(invisible=SHORT_MS, order=order)
+    (second,) = popping.pop(poll=10 * SHORT_MS, attempts=3, order=order)
 
     assert (first.reconsume_times, second.reconsume_times) == (0, 1)
     check_content([first, second], "A")
@@ -424,6 +428,7 @@ def test_a_changed_invisible_time_moves_the_return(popping: Popping):
     assert popping.acknowledge("0,1,2") == ["OK"] * 3
 
 
+@pytest.mark.proves("POP, by Apache's tests", "NotificationIT")
 def test_a_notification_says_whether_a_pop_would_find_something(popping: Popping):
     popping.make()
     assert popping.notified(poll=200) == "false"
@@ -437,6 +442,8 @@ def test_a_notification_says_whether_a_pop_would_find_something(popping: Popping
 # -- order
 
 
+@pytest.mark.proves("POP, by Apache's tests", "PopOrderlyIT")
+@pytest.mark.proves("POP, by Apache's tests", "BatchAckIT")
 def test_ordered_pops_wait_for_each_other(popping: Popping):
     popping.make()
     popping.send(6)
@@ -454,6 +461,7 @@ def test_ordered_pops_wait_for_each_other(popping: Popping):
     assert popping.pop(order=1, poll=300) == []
 
 
+@pytest.mark.proves("POP, by Apache's tests", "PopOrderlyIT")
 def test_an_attempt_pops_its_ordered_messages_again(popping: Popping):
     popping.make()
     popping.send(1)
@@ -465,6 +473,8 @@ def test_an_attempt_pops_its_ordered_messages_again(popping: Popping):
     assert tried(seen, 0) == [0, 0, 1, 1], "the same attempt is no new delivery"
 
 
+@pytest.mark.proves("POP, by Apache's tests", "PopOrderlyIT")
+@pytest.mark.proves("POP, by Apache's tests", "ChangeInvisibleTimeMidMsgOrderlyIT: the third message comes once")
 def test_what_is_left_of_an_ordered_batch_comes_before_the_rest(popping: Popping):
     popping.make()
     popping.send(4)
@@ -472,13 +482,14 @@ def test_what_is_left_of_an_ordered_batch_comes_before_the_rest(popping: Popping
     popping.acknowledge("0,2")
     popping.change("1", SHORT_MS)
     following = popping.pop(order=1, max=3, poll=10_000)
-    assert following[0].n == 1
+    assert numbers(following) == [1, 3], "what is acknowledged does not come again"
     assert tried(following, 1) == [1]
 
 
 # -- resets
 
 
+@pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
 def test_a_reset_brings_messages_that_are_popped_already(popping: Popping):
     popping.make()
     popping.send(10)
@@ -499,6 +510,7 @@ def test_apaches_mqadmin_resets_a_popping_group(popping: Popping):
     assert {each.reconsume_times for each in messages} == {0}
 
 
+@pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
 def test_old_handles_acknowledge_nothing_of_an_ordered_batch_after_a_reset(popping: Popping):
     popping.make()
     popping.send(10)
@@ -514,6 +526,30 @@ def test_old_handles_acknowledge_nothing_of_an_ordered_batch_after_a_reset(poppi
     assert numbers(popping.pop(queue=0, order=1)) == [10]
 
 
+@pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
+@pytest.mark.parametrize("order", [0, 1], ids=["concurrently", "orderly"])
+def test_a_reset_before_the_first_pop_says_where_it_begins(popping: Popping, order: int):
+    popping.make()
+    popping.send(10)
+    popping.reset(4)
+    assert numbers(popping.pop(queue=0, order=order)) == list(range(4, 10))
+    popping.acknowledge(joined(range(4, 10)))
+    popping.send(1, first=10)
+    assert numbers(popping.pop(queue=0, order=order)) == [10]
+
+
+@pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
+def test_single_pops_without_acknowledgements_go_on_where_a_reset_says(popping: Popping):
+    popping.make()
+    popping.send(10)
+    seen = [popping.pop(queue=0, max=1)[0].n for _ in range(8)]
+    popping.reset(5)
+    seen += [popping.pop(queue=0, max=1)[0].n for _ in range(5)]
+    assert seen == [*range(8), *range(5, 10)]
+    assert popping.pop(queue=0, max=1, poll=300) == []
+
+
+@pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
 @pytest.mark.parametrize("order", [0, 1], ids=["concurrently", "orderly"])
 @pytest.mark.parametrize(("after", "resets"), [(2, (8,)), (2, (5, 8)), (8, (5,)), (8, (3, 1))])
 def test_single_pops_go_on_where_a_reset_says(popping: Popping, order: int, after: int, resets: tuple[int, ...]):
