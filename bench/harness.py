@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "namesrv_scale": "scaling",
     "pop": "side_by_side",
     "profile_batch": "profiles",
+    "profile_pop": "pops",
     "profile_send": "profiles",
     "recovery": "starts",
     "replication": "side_by_side",

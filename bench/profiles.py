@@ -86,7 +86,7 @@ def _cpu_of(work: Callable[[], object]) -> float:
     return thread_time() - begun
 
 
-def _freeze() -> None:
+def freeze() -> None:
     """Prepare the garbage collector as the broker does once it is up."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
@@ -200,7 +200,7 @@ async def send_profile(root: Path, size: int, frames: int, bursts: int) -> tuple
     reads = BATCH_MESSAGES // frames - 1  # one more event would make a dispatch flush the index
     timed: dict[str, list[float]] = defaultdict(list)
     async with send_path(root) as path:
-        _freeze()
+        freeze()
         for burst in range(bursts + 1):
             first = 1 + burst * reads * frames
             events = range(first, first + reads * frames, frames)
@@ -251,7 +251,7 @@ async def batch_profile(root: Path, count: int, size: int, bursts: int) -> tuple
     batches = max((BATCH_MESSAGES - 1) // (2 * count), 1)  # one more would make a dispatch flush the index
     pulls = b"".join(pull_frame(queue_id, 0, _PULLED) for queue_id in range(QUEUES))
     async with send_path(root) as path:
-        _freeze()
+        freeze()
 
         def read(events: Sequence[bytes]) -> None:
             for event in events:

@@ -42,11 +42,12 @@ _ANSWER_LENGTH = 300  # about the length of a real answer
 
 
 class DroppingTransport(asyncio.Transport):
-    """A transport that drops answers; ``taken`` counts their bytes."""
+    """A transport that drops answers; ``taken`` counts their bytes, ``kept`` gets them if it is a list."""
 
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
+        self.kept: list[bytes] | None = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return the peer address, the only information that a connection reads."""
@@ -58,6 +59,8 @@ class DroppingTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Drop one or more answers."""
         self.taken += len(data)
+        if self.kept is not None:
+            self.kept.append(bytes(data))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         """Drop the pieces of answers."""

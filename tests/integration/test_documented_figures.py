@@ -25,6 +25,7 @@ SHORTEST = {
     "namesrv_scale": ["--brokers", "10", "--topics", "50", "--spread", "2", "--rounds", "1", "--seconds", "0.1"],
     "pop": ["--rounds", "1", "--seconds", "3", "--warm", "0", "--ours-only"],
     "profile_batch": ["--bursts", "3"],
+    "profile_pop": ["--bursts", "1"],
     "profile_send": ["--bursts", "3"],
     "recovery": ["--mib", "2", "--rounds", "1"],
     "replication": ["--seconds", "3", "--warm", "3", "--mib", "16"],
