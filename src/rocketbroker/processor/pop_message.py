@@ -230,8 +230,9 @@ class PopMessageProcessor:
             BrokerResponseError: SYSTEM_ERROR; the disk cannot be read.
         """
         header = pop.command.header
+        may_pass = not header.order and not self._offsets.resets
         for name, queue_id in pop.plan:
-            if pop.count >= header.max_msg_nums and not header.order:
+            if may_pass and pop.count >= header.max_msg_nums:
                 # Most visits: nothing is taken any more, and nothing has to be committed.
                 known = self._queues.known_position(name, header.consumer_group, queue_id)
                 if known is not None:

@@ -189,11 +189,14 @@ class PopQueues:
         return committed
 
     def known_position(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return the offset to pop next if the last pop left it, ``None`` if it was set since then or may be."""
-        queue, offsets = self._queues.get((topic, group, queue_id)), self._offsets
-        if queue is None or offsets.resets:
+        """Return the offset to pop next if the last pop left it, ``None`` if it was set since then.
+
+        No reset may be pending.
+        """
+        queue = self._queues.get((topic, group, queue_id))
+        if queue is None:
             return None
-        committed = offsets.table.get(queue.key, _NO_OFFSETS).get(queue_id)
+        committed = self._offsets.table.get(queue.key, _NO_OFFSETS).get(queue_id)
         return committed if committed == queue.next_offset else None
 
     def commit(self, queue: PopQueue, offset: int, share: bytes | None) -> None:
