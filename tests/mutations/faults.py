@@ -39,6 +39,13 @@ MUTATIONS = (
         POP_SHORTCUTS,
     ),
     Mutation(
+        "a full pop does not visit a queue whose reset is pending",
+        "PopMessageProcessor._visit_rest",
+        "not header.order and not self._offsets.resets",
+        "not header.order",
+        POP_SHORTCUTS,
+    ),
+    Mutation(
         "an acknowledgement of several messages names the first only",
         "PopCheckPoints._put_ack",
         "len(offsets) == 1",
