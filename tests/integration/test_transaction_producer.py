@@ -162,6 +162,8 @@ async def test_what_cannot_be_is_rejected_at_once(mq: RocketMQServer):
     async with producer:
         with pytest.raises(InvalidMessageError, match="cannot be delayed"):
             await producer.send_in_transaction(Message("Paid", b"x", delay_time_level=1), lambda _message: COMMIT)
+        with pytest.raises(InvalidMessageError, match="cannot have a priority"):
+            await producer.send_in_transaction(Message("Paid", b"x", priority=1), lambda _message: COMMIT)
 
 
 async def test_a_group_has_one_transaction_producer_on_a_client(mq: RocketMQServer):

@@ -59,6 +59,7 @@ SPECIAL = [
     'quote\x01"\\/\b\x02',
     "MSG_REGION\x01elsewhere\x02",
     "POP_CK\x010 1700000000000 60000 3 0 broker-a 0 7\x02",
+    "_SYS_MSG_PRIORITY_\x013\x02",
 ]
 
 

@@ -63,6 +63,7 @@ def prepare(server: GrpcServer) -> None:
     for topic, message_type in TOPICS.items():
         make_topic(server.broker, server.namesrv, topic, 1, message_type=message_type)
     make_topic(server.broker, server.namesrv, "Wide", 3)
+    make_topic(server.broker, server.namesrv, "Urgent", 3, message_type="PRIORITY")
     server.make_group("billing")
     server.make_group("ordered", orderly=True)
 
@@ -153,6 +154,7 @@ class GrpcScript:
         yield from self._receives()
         yield from self._transactions()
         yield from self._recalls()
+        yield from self._priorities()
         yield from self._ends()
 
     def _call(
@@ -334,6 +336,34 @@ class GrpcScript:
         yield self._call("recall nonsense", "RecallMessage", recall("nonsense"), PRODUCER)
         yield self._call("recall nothing", "RecallMessage", recall(""), PRODUCER)
         yield self._call("recall from a normal topic", "RecallMessage", recall(handle, "Orders"), PRODUCER)
+
+    def _priorities(self) -> Iterator[Exchange]:
+        def urgent(number: int, priority: int, topic: str = "Urgent", **system: Any) -> pb.Message:
+            return message(topic, number, priority=priority, **{"message_type": pb.PRIORITY, **system})
+
+        yield self._call("route of Urgent", "QueryRoute", pb.QueryRouteRequest(topic=resource("Urgent")))
+        due = Timestamp()
+        due.GetCurrentTime()
+        due.seconds += 3600
+        cases: dict[str, list[pb.Message]] = {
+            "send priority 0": [urgent(400, 0)],
+            "send priority 1": [urgent(401, 1)],
+            "send priority 9": [urgent(402, 9)],
+            "send a priority as a normal message": [urgent(403, 1, message_type=pb.NORMAL)],
+            "send a negative priority": [urgent(404, -1)],
+            "send no priority to a topic of priorities": [message("Urgent", 405)],
+            "send a priority to a normal topic": [urgent(406, 1, "Orders")],
+            "send a priority in order": [urgent(407, 1, message_group="g")],
+            "send a priority in order to an ordered topic": [urgent(408, 1, "Steps", message_group="g")],
+            "send a priority in a transaction": [urgent(409, 1, message_type=pb.TRANSACTION)],
+            "send a priority for later": [urgent(410, 1, delivery_timestamp=due)],
+            "send two priorities": [urgent(411, 1), urgent(412, 0)],
+            "send the property of priorities": [with_properties(413, _SYS_MSG_PRIORITY_="1")],
+        }
+        for name, messages in cases.items():
+            yield self._call(name, "SendMessage", pb.SendMessageRequest(messages=messages), PRODUCER)
+        yield self._receive("receive by priority", receive("Urgent"))
+        yield self._receive("receive an ordered one that had a priority", receive("Steps"))
 
     def _ends(self) -> Iterator[Exchange]:
         consumer = pb.NotifyClientTerminationRequest(group=resource("billing"))

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketbroker.codec.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
@@ -104,6 +106,7 @@ class PopCrashScript(RecordedScript[Promised]):
     def __init__(self, root: Path, flush_disk_type: str, seed: int) -> None:
         super().__init__(root, flush_disk_type, seed)
         random.seed(seed)
+        self._separate_retry_queues = bool(seed % 2)
         self._live = Promised()
         # Queue and offset of each message.
         self._places: dict[int, tuple[int, int]] = {}
@@ -139,13 +142,16 @@ class PopCrashScript(RecordedScript[Promised]):
         self.file_system.mark(mark)
         self._live.take(mark)
 
-    def _made(self, root: Path, clock: FakeClock) -> PopBroker:
-        return PopBroker(root / "store", clock, flush_disk_type=self._flush_disk_type)
+    def _made(self, root: Path, clock: FakeClock, file_system: FileSystem = LOCAL) -> PopBroker:
+        config = BrokerConfig(
+            broker_name="broker-a",
+            broker_ip1="127.0.0.1",
+            use_separate_retry_queue=self._separate_retry_queues,
+        )
+        return PopBroker(root / "store", clock, file_system, config, flush_disk_type=self._flush_disk_type)
 
     async def _start(self) -> None:
-        self._broker = PopBroker(
-            self._root / "store", self._clock, self.file_system, flush_disk_type=self._flush_disk_type
-        )
+        self._broker = self._made(self._root, self._clock, self.file_system)
         await self._broker.start()
 
     async def stop(self) -> None:

@@ -118,6 +118,7 @@ class PopScript:
         yield from self._order()
         yield from self._polling()
         yield from self._assignments()
+        yield from self._priorities()
 
     # -- requests
 
@@ -125,23 +126,23 @@ class PopScript:
         request = self._connection.send(code, fields, body)
         return PopExchange(name, request, self._connection.receive())
 
-    def make(self, topic: str, number: int, tags: str = "A", queues: int = 1) -> None:
+    def make(self, topic: str, number: int, tags: str = "A", queues: int = 1, **more: str) -> None:
         """Make a topic and the group, and send messages with the tags in turn."""
         fields = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false", **more,
         }  # fmt: skip
         assert self.ask("", 17, fields).answer().code == 0
         for group in (GROUP, "CG_PopSql", "CG_PopPart", "CG_PopEnd"):
             assert self.ask("", 200, body=json.dumps({"groupName": group}).encode()).answer().code == 0
         self.send(topic, 0, number, tags)
 
-    def send(self, topic: str, first: int, number: int, tags: str = "A") -> None:
+    def send(self, topic: str, first: int, number: int, tags: str = "A", properties: str = "") -> None:
         for n in range(first, first + number):
             tag = tags.split(",")[n % len(tags.split(","))]
             fields = {
                 "a": "PG_Pop", "b": topic, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": time.time_ns() // 10**6, "h": n,
-                "i": f"TAGS\x01{tag}\x02UNIQ_KEY\x01{topic}{n}\x02", "j": 0, "k": "false", "m": "false",
+                "i": f"TAGS\x01{tag}\x02UNIQ_KEY\x01{topic}{n}\x02{properties}", "j": 0, "k": "false", "m": "false",
             }  # fmt: skip
             answer = self.ask("", 310, fields, b"body %d" % n).answer()
             assert answer.code == 0, answer.remark
@@ -156,13 +157,13 @@ class PopScript:
     def pop(self, name: str, topic: str, **options: Any) -> PopExchange:
         return self.ask(name, 200050, self._fields(topic, options))
 
-    def _pop_returned(self, name: str, topic: str, number: int) -> PopExchange:
-        """Pop until messages have returned, all of one check point at once."""
+    def _pop_returned(self, name: str, topic: str, number: int, **options: Any) -> PopExchange:
+        """Pop when so many messages have returned, all of one check point at once."""
         deadline = time.monotonic() + RETURN_LIMIT_S
         while time.monotonic() < deadline:
-            peeked = self.ask("", 200052, {**self._fields(pop_retry_topic(topic, GROUP), {}), "queueId": 0}).answer()
+            peeked = self.ask("", 200052, self._fields(pop_retry_topic(topic, GROUP), {"queueId": -1})).answer()
             if peeked.code == 0 and len(messages_of(peeked)) >= number:
-                return self.pop(name, topic)
+                return self.pop(name, topic, **options)
             time.sleep(0.1)
         raise AssertionError(f"{number} messages of {topic} have not returned within {RETURN_LIMIT_S} s")
 
@@ -388,6 +389,36 @@ class PopScript:
                 assert self.ask("", 401, body=json.dumps(mode).encode()).answer().code == 0
                 for n, name in enumerate(names):
                     yield assignment(f"queues of client {n} with those of {share} others", name)
+
+    def _priorities(self) -> Iterator[PopExchange]:
+        topic, every = "PopPriority", {"queueId": -1}
+
+        def send(number: int, priority: int, properties: str = "") -> None:
+            self.send(topic, number, 1, properties=f"{properties}_SYS_MSG_PRIORITY_\x01{priority}\x02")
+
+        self.make(topic, 2, queues=3, attributes="+message.type=PRIORITY")
+        for number, priority in enumerate((0, 1, 2, 9, 1), 2):
+            send(number, priority)
+        send(7, 2, "__SHARDINGKEY\x01g\x02")
+        yield self.pop("pop the highest priority", topic, maxMsgNums=1, **every)
+        yield self.pop("pop the next priorities", topic, maxMsgNums=3, **every)
+        yield self.pop("pop the lowest priority for a second", topic, invisibleTime=1000, **every)
+        send(8, 0)
+        yield self._pop_returned("pop retries as the lowest priority", topic, 4, **every)
+        send(9, 1)
+        yield self.pop("pop for a second again", topic, invisibleTime=1000, **every)
+        self._set("popFromRetryProbabilityForPriority=100\n")
+        send(10, 2)
+        yield self._pop_returned("pop retries as the highest priority", topic, 1, **every)
+        self._set("useSeparateRetryQueue=true\npriorityOrderAsc=false\n")
+        for number, priority in enumerate((2, 1, 0), 11):
+            send(number, priority)
+        yield self.pop("pop in the other order for a second", topic, invisibleTime=1000, **every)
+        yield self._pop_returned("pop retries in queues of their own", topic, 3, **every)
+        self._set("popFromRetryProbabilityForPriority=0\nuseSeparateRetryQueue=false\npriorityOrderAsc=true\n")
+
+    def _set(self, settings: str) -> None:
+        assert self.ask("", 25, body=settings.encode()).answer().code == 0
 
 
 def heartbeat(topic: str, group: str, client_id: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """POP_MESSAGE, PEEK_MESSAGE (org.apache.rocketmq.broker.processor.PopMessageProcessor, PeekMessageProcessor).
 
 A pop visits queues in turn until it has as many messages as it asks for: the group's retry topic first or last, and the
-queues of the topic from a random one on, unless it names one. What it took from a queue is in the log, as a check
-point, before the answer. A queue that another pop reads from disk just then is left out.
+queues of the topic from a random one on, unless it names one. In a topic with ``message.type=PRIORITY`` the queues are
+priorities, and it begins at the highest. What it took from a queue is in the log, as a check point, before the answer.
+A queue that another pop reads from disk just then is left out.
 """
 
 import random
@@ -36,7 +37,7 @@ from rocketbroker.codec.message.pop_info import (
     retry_flag,
     start_offset_entry,
 )
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import JOIN_LIMIT
 from rocketbroker.codec.remoting.handler import HELD, Audience, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.pop import (
@@ -175,7 +176,7 @@ class PopMessageProcessor:
         topic = self._checks.topic(connection, header.topic, header.queue_id)
         self._checks.most(header.max_msg_nums)
         check_invisible_time(header.invisible_time)
-        self._checks.group(connection, header.consumer_group)
+        group = self._checks.group(connection, header.consumer_group)
         if self._check_points.count >= config.pop_ck_max_buffer_size:
             remark = (
                 f"popCkMaxBufferSize: {self._check_points.count:,} check points are open and the limit is "
@@ -191,7 +192,7 @@ class PopMessageProcessor:
             connection,
             command,
             wanted,
-            self._plan(topic, header),
+            self._plan(topic, group, header),
             now,
             REVIVE_QUEUE_ORDERLY if header.order else revive_queue_id,
         )
@@ -199,12 +200,19 @@ class PopMessageProcessor:
         is_safe = not pop.count or self._checks.groups.settled(header.consumer_group) is None
         return self._finish(pop) if reading is None and is_safe else InTurn(self._finish_later(pop, reading))
 
-    def _plan(self, topic: TopicConfig, header: PopMessageRequestHeader) -> Iterator[tuple[str, int]]:
+    def _plan(
+        self, topic: TopicConfig, group: SubscriptionGroupConfig, header: PopMessageRequestHeader
+    ) -> Iterator[tuple[str, int]]:
         """Return the queues to visit in order.
 
         One answer names a queue number once for the topic and once for retries, so that it holds one retry topic.
         """
         config, number = self._config, int(random.random() * 100)
+        by_priority = topic.is_by_priority and not header.order and number < group.priority_factor
+        probability = (
+            config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
+        )
+        first = 0 if by_priority else number
         retries: Iterator[tuple[str, int]] = iter(())
         if not header.order:
             version = 2 if config.enable_retry_topic_v2 else 1
@@ -213,13 +221,21 @@ class PopMessageProcessor:
             name = pop_retry_topic(header.topic, header.consumer_group, version)
             retry_topic = self._topics.select(name)
             if retry_topic is not None:
-                retries = _from(name, retry_topic.read_queue_nums, number)
+                retries = self._from(name, retry_topic.read_queue_nums, first)
         own = (
             iter([(header.topic, header.queue_id)])
             if header.queue_id >= 0
-            else _from(header.topic, topic.read_queue_nums, number)
+            else self._from(header.topic, topic.read_queue_nums, first)
         )
-        return chain(retries, own) if number < config.pop_from_retry_probability else chain(own, retries)
+        return chain(retries, own) if number < probability else chain(own, retries)
+
+    def _from(self, topic: str, queue_nums: int, number: int) -> Iterator[tuple[str, int]]:
+        """Return the queues of a topic by priority, or from another one on; 0 for ``number`` is the highest."""
+        first = number % queue_nums if queue_nums else 0
+        queue_ids = chain(range(first, queue_nums), range(first))
+        if self._config.priority_order_asc:
+            queue_ids = chain(reversed(range(first)), reversed(range(first, queue_nums)))
+        return zip(repeat(topic), queue_ids, strict=False)
 
     # -- visits
 
@@ -526,12 +542,6 @@ class PopMessageProcessor:
         if not count:
             return response(ResponseCode.PULL_NOT_FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE.name, fields)
         return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
-
-
-def _from(topic: str, queue_nums: int, number: int) -> Iterator[tuple[str, int]]:
-    """Return the queues of a topic, starting at one by ``number``."""
-    first = number % queue_nums if queue_nums else 0
-    return zip(repeat(topic), chain(range(first, queue_nums), range(first)), strict=False)
 
 
 def _queue_offset(record: memoryview) -> int:

@@ -13,8 +13,10 @@ from rocketbroker.broker.transaction.transactional_message_util import is_transa
 from rocketbroker.codec.message.message_const import (
     BROKER_FLAGS,
     INNER_BATCH_FLAG,
+    PROPERTY_PRIORITY,
     TRANSACTION_ROLLBACK_TYPE,
     host_flags,
+    priority_of,
 )
 from rocketbroker.codec.message.message_id import RecallMessageHandle, UniqueIds
 from rocketbroker.codec.message.message_properties import (
@@ -22,7 +24,9 @@ from rocketbroker.codec.message.message_properties import (
     decode_properties,
     find_properties,
     get_property,
+    remove_property,
 )
+from rocketbroker.codec.message.topic_message_type import PRIORITY, type_of
 from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
     RMQ_SYS_TRACE_TOPIC,
@@ -48,6 +52,7 @@ from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutM
 
 # Ends each pair of properties.
 _PAIR_END: Final = 2
+_PRIORITY: Final = PROPERTY_PRIORITY.encode()
 # Bytes of an IPv4 address and a port.
 _IPV4_HOST: Final = 8
 # Looking up a member in its enum takes 20 times as long.
@@ -144,6 +149,8 @@ class SendMessageProcessor:
         if result.status is not _PUT_OK:
             target.stats.misses += 1
             raise put_refusal(result)
+        if message.queue_id != queue_id and message.topic is header.topic:
+            queue_id = message.queue_id  # that of its priority
         is_half = message.topic is RMQ_SYS_TRANS_HALF_TOPIC
         (self._targets.half_stats if is_half else target.stats).add(1, result.size)
         offset, physical_offset = result.queue_offset, result.physical_offset
@@ -192,7 +199,7 @@ class SendMessageProcessor:
         if target.is_retry:
             self._retry_and_dlq.redirect(header, message)
         if found[3]:
-            self._redirect(message)
+            self._redirect(message, target)
         if message.sys_flag & BROKER_FLAGS:
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, _wrong_flag(message.sys_flag))
         return message
@@ -210,11 +217,16 @@ class SendMessageProcessor:
         )
         return recall_handle_suffix(handle.encode())
 
-    def _redirect(self, message: MessageExtBrokerInner) -> None:
-        """Redirect half and delayed messages to their system topics; reject INNER_NUM, which is for batches."""
+    def _redirect(self, message: MessageExtBrokerInner, target: TopicTarget) -> None:
+        """Redirect half and delayed messages to their system topics, and those with a priority to its queue.
+
+        INNER_NUM is rejected: it is for batches.
+        """
         if get_property(message.properties, b"INNER_NUM") is not None:
             remark = "only the broker sets the property INNER_NUM, on a batch; send the message without it"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if get_property(message.properties, _PRIORITY) is not None:
+            _choose_queue(message, target)
         if is_transaction(message):
             self._check_transactions_allowed()
             to_half_message(message)
@@ -231,6 +243,18 @@ class SendMessageProcessor:
                 "its rejectTransactionMessage is true"
             )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+
+
+def _choose_queue(message: MessageExtBrokerInner, target: TopicTarget) -> None:
+    """Let the priority of a message choose its queue, whatever type its topic has; another kind of message loses it."""
+    pairs = decode_properties(message.properties)
+    priority = priority_of(pairs.get(PROPERTY_PRIORITY))
+    if priority < 0:
+        return
+    if type_of(pairs) != PRIORITY:
+        message.properties = remove_property(message.properties, _PRIORITY)
+    elif message.topic == target.config.topic_name:  # not a dead letter
+        message.queue_id = min(priority, max(target.config.write_queue_nums - 1, 0))
 
 
 def _wrong_flag(sys_flag: int) -> str:

@@ -6,6 +6,7 @@ tag, keys                        TAGS, KEYS joined by blanks
 message_id                       UNIQ_KEY
 message_group                    __SHARDINGKEY
 delivery_timestamp               TIMER_DELIVER_MS
+priority                         _SYS_MSG_PRIORITY_
 message_type TRANSACTION         TRAN_MSG and the bits of a half message in sysFlag
 orphaned_transaction_recovery_duration   CHECK_IMMUNITY_TIME_IN_SECONDS
 trace_context, born_host         TRACE_CONTEXT, __BORNHOST
@@ -21,21 +22,20 @@ from zlib import crc32
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from rocketbroker.codec.message import topic_message_type
 from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,
     KEY_SEPARATOR,
     PROPERTY_BORN_HOST,
     PROPERTY_BORN_TIMESTAMP,
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
-    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_KEYS,
+    PROPERTY_PRIORITY,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRACE_CONTEXT,
     PROPERTY_TRANSACTION_PREPARED,
@@ -66,18 +66,13 @@ _LONGEST_ID: Final = 255
 _LAST_SECOND: Final = 253_402_300_799
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_DELAYS: Final = (
-    PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_TIMER_DELIVER_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELAY_MS,
-)
-#: Types of messages by the values of a topic's attribute ``message.type``; MIXED stands for all of them.
+#: Types of messages by the values of a topic's attribute ``message.type``.
 MESSAGE_TYPES: Final = {
-    "NORMAL": MessageType.NORMAL,
-    "FIFO": MessageType.FIFO,
-    "DELAY": MessageType.DELAY,
-    "TRANSACTION": MessageType.TRANSACTION,
+    topic_message_type.NORMAL: MessageType.NORMAL,
+    topic_message_type.FIFO: MessageType.FIFO,
+    topic_message_type.DELAY: MessageType.DELAY,
+    topic_message_type.TRANSACTION: MessageType.TRANSACTION,
+    topic_message_type.PRIORITY: MessageType.PRIORITY,
 }
 
 
@@ -119,8 +114,8 @@ def outgoing(message: Message, peer: str, now_ms: int, config: ProxyConfig) -> O
     """
     system = message.system_properties
     _check_body(message.body, system, config)
-    if system.HasField("lite_topic") or system.HasField("priority"):
-        remark = "lite topics and priorities are not supported; send without lite_topic and priority"
+    if system.HasField("lite_topic"):
+        remark = "lite topics are not supported; send without lite_topic"
         raise StatusError(Code.UNSUPPORTED, remark)
     properties = _user_properties(message, config)
     properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = _message_id(system.message_id)
@@ -134,6 +129,8 @@ def outgoing(message: Message, peer: str, now_ms: int, config: ProxyConfig) -> O
     if system.HasField("delivery_timestamp"):
         deliver_ms = _delivery_ms(system.delivery_timestamp, now_ms, config.max_delay_time_mills)
         properties[PROPERTY_TIMER_DELIVER_MS] = str(deliver_ms)
+    if system.HasField("priority"):
+        properties[PROPERTY_PRIORITY] = _priority(system.priority)
     properties[PROPERTY_PRODUCER_GROUP] = message.topic.name
     if system.message_group:
         properties[PROPERTY_SHARDING_KEY] = _message_group(system.message_group, config.max_message_group_size)
@@ -148,16 +145,7 @@ def outgoing(message: Message, peer: str, now_ms: int, config: ProxyConfig) -> O
     sys_flag = COMPRESSED_FLAG if system.body_encoding == Encoding.GZIP else 0
     if is_transaction:
         sys_flag |= TRANSACTION_PREPARED_TYPE
-    return OutgoingMessage(message.body, properties, sys_flag, born_ms, type_of(properties))
-
-
-def type_of(properties: dict[str, str]) -> str:
-    """Return the type of a message as topics name it (TopicMessageType.parseFromMessageProperty)."""
-    if properties.get(PROPERTY_TRANSACTION_PREPARED) == "true":
-        return "TRANSACTION"
-    if any(name in properties for name in _DELAYS):
-        return "DELAY"
-    return "FIFO" if PROPERTY_SHARDING_KEY in properties else "NORMAL"
+    return OutgoingMessage(message.body, properties, sys_flag, born_ms, topic_message_type.type_of(properties))
 
 
 def _check_body(body: bytes, system: SystemProperties, config: ProxyConfig) -> None:
@@ -255,6 +243,13 @@ def _message_group(group: str, limit: int) -> str:
     return group
 
 
+def _priority(priority: int) -> str:
+    if priority < 0:
+        remark = f"the priority must be greater than or equal to 0: it is {priority}"
+        raise StatusError(Code.BAD_REQUEST, remark)
+    return str(priority)
+
+
 def _delivery_ms(delivery: Timestamp, now_ms: int, limit_ms: int) -> int:
     deliver_ms = to_ms(delivery)
     if deliver_ms < 0 or 0 < limit_ms < deliver_ms - now_ms:
@@ -290,7 +285,7 @@ def incoming(record: MessageExt, topic: Resource, handle: str | None = None) -> 
         message_id=record.uniq_key or record.offset_msg_id,
         body_digest=Digest(type=DigestType.MD5, checksum=checksum(record.body, DigestType.MD5)),
         body_encoding=Encoding.GZIP if record.sys_flag & COMPRESSED_FLAG else Encoding.IDENTITY,
-        message_type=MESSAGE_TYPES[type_of(properties)],
+        message_type=MESSAGE_TYPES[topic_message_type.type_of(properties)],
         born_timestamp=to_timestamp(record.born_timestamp),
         born_host=properties.get(PROPERTY_BORN_HOST, "").strip() or host_text(record.born_host),
         store_timestamp=to_timestamp(record.store_timestamp),
@@ -302,6 +297,7 @@ def incoming(record: MessageExt, topic: Resource, handle: str | None = None) -> 
         message_group=properties.get(PROPERTY_SHARDING_KEY),
         receipt_handle=handle,
         trace_context=properties.get(PROPERTY_TRACE_CONTEXT),
+        priority=record.priority,
     )
     deliver_ms = properties.get(PROPERTY_TIMER_DELIVER_MS, "")
     if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) <= 15:

@@ -3,6 +3,7 @@
 import itertools
 from typing import Final
 
+from rocketbroker.codec.message import topic_message_type
 from rocketbroker.codec.message.message_ext import MessageQueue as Queue
 from rocketbroker.codec.message.pop_info import ALL_QUEUES
 from rocketbroker.codec.message.tags_code import java_hash
@@ -159,8 +160,8 @@ def _not_readable(topic: str) -> StatusError:
 
 def _message_types(name: str) -> list[MessageType]:
     """Return what a topic accepts by its attribute ``message.type``; NORMAL without one."""
-    if name == "MIXED":
-        return list(MESSAGE_TYPES.values())
+    if name == topic_message_type.MIXED:
+        return [found for each, found in MESSAGE_TYPES.items() if each != topic_message_type.PRIORITY]
     return [MESSAGE_TYPES.get(name or "NORMAL", MessageType.MESSAGE_TYPE_UNSPECIFIED)]
 
 

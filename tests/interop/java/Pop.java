@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.PopStatus;
 import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.client.impl.mqclient.MQClientAPIExt;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
@@ -24,6 +25,7 @@ import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 /**
  * Scenario with what only clients of 5.x know. With `pop=1` a consumer lets the broker assign its queues; queues prints
  * them as HELD lines. lite starts a DefaultLitePullConsumer, which prints what it polls within `seconds` as GOT-name.
+ * send gives message n the priority n modulo `priorities` where that is given.
  *
  * <p>pop, ack, change and notification are single requests to `broker`, as the proxy sends them. pop prints what it got
  * as GOT-name and POPPED with the name, the status and the number of messages; `attempts` tries again up to so often until
@@ -44,6 +46,14 @@ public final class Pop extends Scenario {
         consumer.setClientRebalance(step.number("pop", 0) == 0);
         consumer.setPopInvisibleTime(step.number("invisible", 60_000));
         consumer.setPopBatchNums(step.number("batch", 32));
+    }
+
+    @Override
+    void prepare(Message message, Options step, int n) {
+        int priorities = step.number("priorities", 0);
+        if (priorities > 0) {
+            message.setPriority(n % priorities);
+        }
     }
 
     @Override

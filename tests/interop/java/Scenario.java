@@ -156,6 +156,10 @@ public class Scenario {
     void prepare(DefaultMQPushConsumer consumer, Options step) throws Exception {
     }
 
+    /** The same for message number n. */
+    void prepare(Message message, Options step, int n) {
+    }
+
     Set<MessageQueue> queues(DefaultMQPushConsumer consumer) {
         return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet();
     }
@@ -195,7 +199,7 @@ public class Scenario {
         }
     }
 
-    private static void send(Options step) throws Exception {
+    private void send(Options step) throws Exception {
         int first = step.number("first", 0);
         for (int n = first; n < first + step.number("count", 1); n++) {
             try {
@@ -220,12 +224,13 @@ public class Scenario {
         DefaultMQProducer.class.getMethod("setCompressType", type).invoke(producer, Enum.valueOf(type, by));
     }
 
-    private static SendResult send(Options step, int n) throws Exception {
+    private SendResult send(Options step, int n) throws Exception {
         Message message = Messages.make(step.text("topic"), n, step.text("tags", "A").split(","));
         int level = step.number("level", 0);
         if (level > 0) {
             message.setDelayTimeLevel(level);
         }
+        prepare(message, step, n);
         int keys = step.number("keys", 0);
         if (keys == 0) {
             return producer.send(message);

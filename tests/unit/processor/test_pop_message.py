@@ -566,6 +566,81 @@ async def test_some_pops_read_retries_first(
         await broker.stop()
 
 
+# -- priorities
+
+
+@pytest.fixture
+async def by_priority(broker: PopBroker) -> PopBroker:
+    """A broker whose topic P has a message in each of four queues."""
+    broker.topics.update(TopicConfig("P", 4, 4, attributes={"+message.type": "PRIORITY"}))
+    for queue_id in range(4):
+        broker.send(b"%d" % queue_id, queue_id, "P")
+    return broker
+
+
+async def popped_one_by_one(broker: PopBroker, topic: str = "P") -> bytes:
+    """Return the bodies of single pops, in order."""
+    found: list[bytes] = []
+    while one := bodies(await broker.pop(topic=topic, most=1)):
+        found += one
+    return b"".join(found)
+
+
+@pytest.mark.parametrize(("ascending", "wanted"), [("true", b"3210"), ("false", b"0123")])
+async def test_the_highest_priority_comes_first(by_priority: PopBroker, ascending: str, wanted: bytes) -> None:
+    set_config(by_priority, priorityOrderAsc=ascending)
+    assert b"".join(bodies(await by_priority.pop("Other", topic="P"))) == wanted
+    assert await popped_one_by_one(by_priority) == wanted
+
+
+@pytest.mark.parametrize(("ascending", "wanted"), [("true", b"1032"), ("false", b"2301")])
+async def test_other_topics_are_popped_from_any_queue_on(
+    by_priority: PopBroker, monkeypatch: pytest.MonkeyPatch, ascending: str, wanted: bytes
+) -> None:
+    set_config(by_priority, priorityOrderAsc=ascending)
+    by_priority.topics.update(TopicConfig("P", 4, 4, attributes={"-message.type": ""}))
+    monkeypatch.setattr(random, "random", lambda: 0.425)
+    assert b"".join(bodies(await by_priority.pop(topic="P"))) == wanted
+
+
+@pytest.mark.parametrize(("number", "wanted"), [(29, b"3210"), (30, b"1032")])
+async def test_a_group_reads_by_priority_as_often_as_it_says(
+    by_priority: PopBroker, monkeypatch: pytest.MonkeyPatch, number: int, wanted: bytes
+) -> None:
+    by_priority.groups.update(SubscriptionGroupConfig("G", attributes={"+priority.factor": "30"}))
+    monkeypatch.setattr(random, "random", lambda: (number + 0.5) / 100)
+    assert b"".join(bodies(await by_priority.pop(topic="P"))) == wanted
+
+
+async def test_an_ordered_pop_has_no_priorities(by_priority: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.305)
+    found = await by_priority.pop("O", topic="P", order=True, attempt_id="a")
+    assert b"".join(bodies(found)) == b"1032"
+
+
+@pytest.mark.parametrize(("probability", "wanted"), [("0", b"3210again"), ("100", b"again3210")])
+async def test_retries_have_the_lowest_or_the_highest_priority(
+    by_priority: PopBroker, probability: str, wanted: bytes
+) -> None:
+    set_config(by_priority, popFromRetryProbability="50", popFromRetryProbabilityForPriority=probability)
+    name = pop_retry_topic("P", "G")
+    by_priority.topics.update(TopicConfig(name, 1, 1))
+    by_priority.send(b"again", topic=name)
+    assert b"".join(bodies(await by_priority.pop(topic="P"))) == wanted
+
+
+async def test_retries_keep_their_priority_in_queues_of_their_own(by_priority: PopBroker) -> None:
+    set_config(by_priority, useSeparateRetryQueue="true", popFromRetryProbabilityForPriority="100")
+    await by_priority.pop(topic="P", invisible_ms=1_000)
+    by_priority.clock.advance(1)
+    await by_priority.run()
+    again = await by_priority.pop(topic="P")
+    assert b"".join(bodies(again)) == b"3210"
+    assert [(each.info.retry, each.info.queue_id, each.info.queue_offset) for each in again] == [
+        ("1", 3, 0), ("1", 2, 0), ("1", 1, 0), ("1", 0, 0)
+    ]  # fmt: skip
+
+
 # -- order
 
 

@@ -216,6 +216,43 @@ def test_a_timer_message_waits_in_the_timers_topic_and_can_be_recalled(
     assert decode_recall_handle(fields["recallHandle"]) == ("T", "broker-a", str(slot_ms + 1), "K")
 
 
+@pytest.mark.parametrize(("priority", "queue"), [("0", 0), ("2", 2), ("3", 3), ("4", 3), ("2147483647", 3)])
+def test_a_priority_chooses_the_queue(
+    parts: SimpleNamespace, send: Send, store: MessageStore, priority: str, queue: int
+):
+    """Whatever type the topic has, and whatever queue the client names."""
+    parts.topic_configs.update(TopicConfig("T", 6, 4))
+    for named in (-1, 1, 5):
+        answer = send(command(queue_id=named, properties={"_SYS_MSG_PRIORITY_": priority}))
+        (message,) = stored(store, answer)
+        assert (message.topic, message.queue_id, message.priority) == ("T", queue, int(priority))
+        assert fields_of(answer)["queueId"] == str(queue)
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "2147483648"])
+def test_what_is_no_priority_chooses_nothing(send: Send, store: MessageStore, value: str):
+    (message,) = stored(store, send(command(queue_id=1, properties={"_SYS_MSG_PRIORITY_": value})))
+    assert (message.queue_id, message.properties["_SYS_MSG_PRIORITY_"]) == (1, value)
+
+
+@pytest.mark.parametrize(
+    ("other", "topic", "queue"),
+    [
+        ({"__SHARDINGKEY": "g"}, "T", 1),
+        ({"DELAY": "3"}, "SCHEDULE_TOPIC_XXXX", 2),
+        ({"TIMER_DELAY_SEC": "9"}, "rmq_sys_wheel_timer", 0),
+        ({"TRAN_MSG": "true", "PGROUP": "P"}, "RMQ_SYS_TRANS_HALF_TOPIC", 0),
+    ],
+)
+def test_a_message_of_another_type_loses_its_priority(
+    send: Send, store: MessageStore, other: dict[str, str], topic: str, queue: int
+):
+    answer = send(command(queue_id=1, properties={"_SYS_MSG_PRIORITY_": "3", **other}))
+    (message,) = stored(store, answer)
+    assert (message.topic, message.queue_id, message.priority) == (topic, queue, None)
+    assert fields_of(answer)["queueId"] == "1"
+
+
 def test_a_message_for_now_has_no_handle(send: Send, store: MessageStore):
     answer = send(command(properties={"TIMER_DELIVER_MS": "5000"}))
     assert stored(store, answer)[0].topic == "T"
@@ -376,6 +413,13 @@ def test_a_retry_that_was_tried_too_often_is_a_dead_letter(send: Send, store: Me
     (again,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=16)))
     (dead,) = stored(store, send(command(topic="%RETRY%G", reconsume_times=17)))
     assert (again.topic, dead.topic) == ("%RETRY%G", "%DLQ%G")
+
+
+def test_a_dead_letter_with_a_priority_is_in_the_only_queue(parts: SimpleNamespace, send: Send, store: MessageStore):
+    parts.topic_configs.update(TopicConfig("%RETRY%G", 4, 4))
+    again = command(topic="%RETRY%G", reconsume_times=17, properties={"_SYS_MSG_PRIORITY_": "3"})
+    (dead,) = stored(store, send(again))
+    assert (dead.topic, dead.queue_id) == ("%DLQ%G", 0)
 
 
 def test_a_batch_that_cannot_be_split_is_rejected(send: Send, store: MessageStore):

@@ -95,6 +95,8 @@ def messages(draw: st.DrawFn) -> Message:
     if draw(st.booleans()):
         system.delivery_timestamp.CopyFrom(to_timestamp(draw(st.integers(0, NOW + 86_400_000))))
     if draw(st.booleans()):
+        system.priority = draw(st.integers(0, 2**31 - 1))
+    if draw(st.booleans()):
         system.trace_context = draw(visible)
     names = visible.filter(lambda name: name not in STRING_HASH_SET and name != "__SHARDINGKEY")
     users = draw(st.dictionaries(names, texts, max_size=4))
@@ -116,7 +118,7 @@ def test_a_message_comes_back_as_it_was_sent(sent: Message):
     for field in ("message_id", "born_host", "body_encoding", "born_timestamp"):
         assert getattr(system, field) == getattr(was, field)
     assert list(system.keys) == list(was.keys)
-    for field in ("tag", "message_group", "delivery_timestamp", "trace_context"):
+    for field in ("tag", "message_group", "delivery_timestamp", "priority", "trace_context"):
         assert system.HasField(field) == was.HasField(field)
         assert getattr(system, field) == getattr(was, field)
     assert system.body_digest.checksum == hashlib.md5(sent.body, usedforsecurity=False).hexdigest().upper()
@@ -247,7 +249,7 @@ WRONG = [
         Code.BAD_REQUEST,
         "3,601 s",
     ),
-    (message(priority=1), Code.UNSUPPORTED, "priorit"),
+    (message(priority=-1), Code.BAD_REQUEST, "greater than or equal to 0: it is -1"),
     (message(lite_topic="lite"), Code.UNSUPPORTED, "lite_topic"),
 ]
 
@@ -259,6 +261,14 @@ def test_a_wrong_message_is_refused_with_the_reason(sent: Message, code: Code, t
 
     assert raised.value.code == code
     assert text in raised.value.message
+
+
+def test_a_message_with_a_priority_is_of_that_type():
+    sent = outgoing(message(priority=0), PEER, NOW, LIMITS)
+    assert (sent.message_type, sent.properties["_SYS_MSG_PRIORITY_"]) == ("PRIORITY", "0")
+    system = incoming(stored(sent), ORDERS).system_properties
+    assert (system.message_type, system.priority) == (MessageType.PRIORITY, 0)
+    assert not incoming(stored(outgoing(message(), PEER, NOW, LIMITS)), ORDERS).system_properties.HasField("priority")
 
 
 def test_limits_are_allowed():

@@ -66,6 +66,7 @@ async def test_queues_have_permissions(
     ("attribute", "types"),
     [
         ("FIFO", [MessageType.FIFO]),
+        ("PRIORITY", [MessageType.PRIORITY]),
         ("MIXED", [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]),
         ("UNSPECIFIED", [MessageType.MESSAGE_TYPE_UNSPECIFIED]),
     ],

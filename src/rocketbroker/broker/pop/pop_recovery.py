@@ -22,7 +22,6 @@ from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetMan
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.pop.pop_check_points import FORGOTTEN, OrderRecord, PopCheckPoints
 from rocketbroker.broker.pop.pop_queues import OpenCheckPoint, PopQueue
-from rocketbroker.broker.pop.pop_revive_service import RETRY_QUEUE
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
@@ -320,11 +319,12 @@ class PopRecovery:
 
     async def _last_copies(self, topic: str) -> list[MessageExt]:
         """Return the messages of a retry topic that the log has after the last record."""
-        queue = self._queues.find(topic, RETRY_QUEUE)
-        if queue is None:
-            return []
-        found = self._messages(queue, queue.max_offset - _MOST_COPIES)
-        return [message async for message in found if message.commit_log_offset > self._last_record]
+        return [
+            message
+            for queue in self._queues.queues_of(topic).values()
+            async for message in self._messages(queue, queue.max_offset - _MOST_COPIES)
+            if message.commit_log_offset > self._last_record
+        ]
 
     async def _close_returned(self, check_point: OpenCheckPoint, copies: list[MessageExt]) -> bool:
         """Acknowledge the originals of copies; return false if they are not all of this check point."""

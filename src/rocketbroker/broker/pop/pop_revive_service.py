@@ -1,12 +1,15 @@
 """Return of messages whose invisible time is over (org.apache.rocketmq.broker.processor.PopReviveService).
 
-A copy of each goes to the retry topic of the group, as in RocketMQ. Copies and the record that acknowledges the
-originals are stored in one turn of the event loop. A kill between them leaves the last copies of the log without that
-record; ``PopRecovery`` looks there. A message acknowledged while it was read from disk does not return.
+A copy of each goes to the retry topic of the group, as in RocketMQ: to queue 0, or with ``useSeparateRetryQueue`` to
+the queue of its own number, so that it keeps its priority. Copies and the record that acknowledges the originals are
+stored in one turn of the event loop. A kill between them leaves the last copies of the log without that record;
+``PopRecovery`` looks there. A message acknowledged while it was read from disk does not return.
 """
 
 import logging
 from typing import Final
+
+import msgspec
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.message_copy import copy_message
@@ -46,15 +49,13 @@ _RETRY_MS: Final = 5_000
 _RETRY_S: Final = 1.0
 _FIRST_POP_TIME: Final = b"1ST_POP_TIME"
 _ORIGIN_GROUP: Final = b"ORIGIN_GROUP"
-#: The only queue of a retry topic.
-RETRY_QUEUE: Final = 0
 
 
 class PopReviveService:
     """Lets messages return.
 
     Args:
-        config: the version of retry topics, and ``popReviveSkipIfGroupAbsent``.
+        config: version and queues of retry topics, and ``popReviveSkipIfGroupAbsent``.
         check_points: the open check points.
         queues: the queues of the store.
         reader: reads the messages.
@@ -127,7 +128,8 @@ class PopReviveService:
         problem = ""
         try:
             topic = self._retry_topic(check_point)
-            if topic is not None and not self._topics.has_on_disk(topic, RETRY_QUEUE):
+            queue_id = 0 if topic is None else self._retry_queue(topic, check_point.queue.queue_id)
+            if topic is not None and not self._topics.has_on_disk(topic, queue_id):
                 # A kill could leave copies without their topic, and nobody would look for them.
                 self._check_points.postpone(check_point, self._clock.time_ms() + TICK_MS)
                 return
@@ -135,7 +137,7 @@ class PopReviveService:
                 if topic is None:
                     result = self._check_points.returned(check_point)
                 else:
-                    result = await self._return_some(check_point, topic)
+                    result = await self._return_some(check_point, topic, queue_id)
                 if result.status is not PutMessageStatus.PUT_OK:
                     problem = f"[{result.status.name}] {result.reason}"
         except (StoreError, BrokerResponseError) as error:
@@ -150,23 +152,46 @@ class PopReviveService:
         """Return the topic to which messages return, created if needed; ``None`` if nobody wants them any more."""
         queue = check_point.queue
         topic = normal_topic(queue.topic, queue.group)
-        if self._topics.select(topic) is None:
+        found = self._topics.select(topic)
+        if found is None:
             log.warning("messages of topic %s do not return to group %s: the topic is gone", topic, queue.group)
             return None
         if self._config.pop_revive_skip_if_group_absent and not self._groups.contains(queue.group):
             log.warning("messages of topic %s do not return to group %s: the group is gone", topic, queue.group)
             return None
-        if queue.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            return queue.topic
-        name = pop_retry_topic(topic, queue.group, 2 if self._config.enable_retry_topic_v2 else 1)
-        if self._topics.select(name) is None:
-            self._topics.create_in_send_message_back(name, RETRY_QUEUE + 1, PERM_READ_WRITE)
-            if self._offsets.query(queue.group, name, RETRY_QUEUE) < 0:
-                self._offsets.commit(queue.group, name, RETRY_QUEUE, 0)
+        name = queue.topic
+        if not name.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            name = pop_retry_topic(topic, queue.group, 2 if self._config.enable_retry_topic_v2 else 1)
+        queue_nums = max(found.write_queue_nums, 1) if self._config.use_separate_retry_queue else 1
+        retry_topic = self._topics.select(name)
+        if retry_topic is None:
+            self._topics.create_in_send_message_back(name, queue_nums, PERM_READ_WRITE)
+        elif retry_topic.write_queue_nums < queue_nums:
+            # The topic has got queues, or the setting was off. Queues are never taken away: messages may be in them.
+            self._topics.update(
+                msgspec.structs.replace(
+                    retry_topic,
+                    read_queue_nums=max(retry_topic.read_queue_nums, queue_nums),
+                    write_queue_nums=queue_nums,
+                    attributes={},
+                )
+            )
+        else:
+            return name
+        for queue_id in range(queue_nums):
+            if self._offsets.query(queue.group, name, queue_id) < 0:
+                self._offsets.commit(queue.group, name, queue_id, 0)
         return name
 
-    async def _return_some(self, check_point: OpenCheckPoint, topic: str) -> PutMessageResult:
-        """Return the first messages of a check point, as many as one read takes.
+    def _retry_queue(self, topic: str, queue_id: int) -> int:
+        """Return the queue of a retry topic to which a message of queue ``queue_id`` returns."""
+        retry_topic = self._topics.select(topic)
+        if retry_topic is None or not self._config.use_separate_retry_queue:
+            return 0
+        return queue_id if queue_id < retry_topic.write_queue_nums else 0
+
+    async def _return_some(self, check_point: OpenCheckPoint, topic: str, queue_id: int) -> PutMessageResult:
+        """Return the first messages of a check point to a queue, as many as one read takes.
 
         Raises:
             StoreError: The disk cannot be read.
@@ -185,7 +210,7 @@ class PopReviveService:
                 text = "message %d of topic %s, queue %d, does not return to group %s: it is removed or damaged"
                 log.error(text, offset, queue.topic, queue.queue_id, check_point.queue.group)
                 continue
-            copy = self.copy(message, check_point, topic)
+            copy = self.copy(message, check_point, topic, queue_id)
             result = self._appender.put_copy(copy)
             if result.status is PutMessageStatus.PUT_OK:
                 self._stats.topic_put(topic).add(1, result.size)
@@ -197,8 +222,10 @@ class PopReviveService:
             check_point.queue, check_point.start_offset, check_point.pop_time, [entry[0] for entry in entries]
         ).result
 
-    def copy(self, message: MessageExt, check_point: OpenCheckPoint, topic: str) -> MessageExtBrokerInner:
-        """Return the copy of a message for the retry topic."""
+    def copy(
+        self, message: MessageExt, check_point: OpenCheckPoint, topic: str, queue_id: int
+    ) -> MessageExtBrokerInner:
+        """Return the copy of a message for a queue of the retry topic."""
         properties = message.properties_bytes
         if message.reconsume_times == 0 or get_property(properties, _FIRST_POP_TIME) is None:
             properties = replace_property(properties, _FIRST_POP_TIME, b"%d" % check_point.pop_time)
@@ -209,7 +236,7 @@ class PopReviveService:
         return copy_message(
             message,
             topic,
-            RETRY_QUEUE,
+            queue_id,
             self._store_host,
             properties=properties,
             reconsume_times=message.reconsume_times + (not check_point.suspended),

@@ -16,7 +16,7 @@ from rocketbroker.broker.persist.config_manager import (
     struct_text,
 )
 from rocketbroker.broker.persist.durable_progress import TableChanges
-from rocketbroker.broker.topic.topic_config_manager import alter_attributes
+from rocketbroker.broker.topic.topic_config_manager import GROUP_ATTRIBUTES, alter_attributes
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
@@ -140,10 +140,10 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.
 
         Raises:
-            BrokerResponseError: The request has attributes; groups support none.
+            BrokerResponseError: An attribute is unknown or has a wrong value.
         """
         old = self.groups.get(group.group_name)
-        attributes = alter_attributes({}, None if old is None else old.attributes, group.attributes)
+        attributes = alter_attributes(GROUP_ATTRIBUTES, None if old is None else old.attributes, group.attributes)
         self._put(msgspec.structs.replace(group, attributes=attributes))
 
     def delete(self, group: str) -> bool:

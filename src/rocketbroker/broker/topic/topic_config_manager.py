@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from rocketbroker.broker.persist.config_manager import (
 )
 from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.codec.message.pop_info import revive_topic
+from rocketbroker.codec.message.topic_message_type import MESSAGE_TYPE
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     RMQ_SYS_BENCHMARK_TOPIC,
@@ -36,6 +38,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     PERM_INHERIT,
     PERM_READ_WRITE,
     PERM_WRITE,
+    PRIORITY_FACTOR,
     QUEUE_TYPE,
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -56,6 +59,7 @@ SCHEDULE_TOPIC_QUEUE_NUM = 18
 BENCHMARK_TOPIC_QUEUE_NUM = 1024
 CLUSTER_TOPIC_QUEUE_NUM = 16
 REVIVE_TOPIC_QUEUE_NUM = 8
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
@@ -115,14 +119,25 @@ def _one_of(*values: str, changeable: bool = False, unserved: frozenset[str] = f
     return Attribute(changeable, " or ".join(values), lambda value: value in values, unserved)
 
 
+def _from_to(least: int, most: int, *, changeable: bool = False) -> Attribute:
+    def accepts(value: str) -> bool:
+        return _NUMBER.fullmatch(value) is not None and least <= int(value) <= most
+
+    return Attribute(changeable, f"{least} to {most}", accepts)
+
+
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTION = "COMPACTION"
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     QUEUE_TYPE: _one_of("BatchCQ", "SimpleCQ"),
     CLEANUP_POLICY: _one_of("DELETE", unserved=frozenset({COMPACTION})),
-    "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", changeable=True),
+    MESSAGE_TYPE: _one_of(
+        "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED", changeable=True
+    ),
 }
+
+GROUP_ATTRIBUTES: Mapping[str, Attribute] = {PRIORITY_FACTOR: _from_to(0, 100, changeable=True)}
 
 
 def unserved_attribute(attributes: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from rocketbroker.codec.message.message_const import (
     KEY_SEPARATOR,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
+    PROPERTY_PRIORITY,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
     PROPERTY_TIMER_DELAY_MS,
@@ -57,6 +58,8 @@ class Message(CheckedStruct, frozen=True):
         delay_time_ms: 0, or the time from now to the delivery in ms.
         deliver_time_ms: 0, or the time of the delivery in ms since the epoch.
         sharding_key: messages with equal keys go to one queue, in the order of their sends.
+        priority: 0 or more, for a topic with message.type=PRIORITY. It is the queue that the broker chooses, or the
+            last one if it has fewer, and pops read the higher one first.
 
     Raises:
         InvalidMessageError: unknown field, or a value that is not allowed.
@@ -75,6 +78,7 @@ class Message(CheckedStruct, frozen=True):
     delay_time_ms: CountFrom0 = 0
     deliver_time_ms: CountFrom0 = 0
     sharding_key: str | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT)] | None = None
 
     def __post_init__(self) -> None:
         """Check the fields.
@@ -92,6 +96,7 @@ class Message(CheckedStruct, frozen=True):
             and type(self.properties) is dict
             and self.flag is self.delay_time_level is self.delay_time_ms is self.deliver_time_ms is _ZERO
             and self.wait_store_msg_ok is True
+            and self.priority is None
         ):
             super().__post_init__()
 
@@ -123,6 +128,8 @@ class Message(CheckedStruct, frozen=True):
             properties[PROPERTY_TIMER_DELIVER_MS] = str(self.deliver_time_ms)
         if self.sharding_key:
             properties[PROPERTY_SHARDING_KEY] = self.sharding_key
+        if self.priority is not None:
+            properties[PROPERTY_PRIORITY] = str(self.priority)
         return properties
 
 
@@ -143,6 +150,11 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
         delays = [name for name in names if getattr(message, name)]
         if len(delays) > 1:
             raise InvalidMessageError(f"the message has {' and '.join(delays)}; give one of them")
+    if message.priority is not None and (message.is_delayed or message.sharding_key):
+        raise InvalidMessageError(
+            f"the message has the priority {message.priority}, which the broker would drop: it is delayed, or has a "
+            "sharding_key; give it no priority, or nothing beside it"
+        )
     check_properties(message.properties)
     for name, value in message.properties.items():
         if not isinstance(value, str):

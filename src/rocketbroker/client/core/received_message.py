@@ -82,6 +82,11 @@ class ReceivedMessage:
         return self.message_ext.uniq_key or self.message_ext.offset_msg_id
 
     @property
+    def priority(self) -> int | None:
+        """Priority, None if there is none."""
+        return self.message_ext.priority
+
+    @property
     def queue_offset(self) -> int:
         """Offset in ``queue``."""
         return self.message_ext.queue_offset

@@ -182,7 +182,8 @@ def check_batch(messages: Sequence[Message]) -> None:
     """Check that messages can go as one batch (MessageBatch.generateFromList).
 
     Raises:
-        InvalidMessageError: No messages, different topics or waits, or a delayed or retried message.
+        InvalidMessageError: No messages, different topics or waits, or a message that is delayed, retried or has a
+            priority.
     """
     if not messages:
         raise InvalidMessageError("the batch is empty; give at least one message")
@@ -200,6 +201,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             )
         if message.is_delayed:
             raise InvalidMessageError("delayed messages cannot be sent as a batch; send them one by one")
+        if message.priority is not None:
+            raise InvalidMessageError("messages with priorities cannot be sent as a batch; send them one by one")
 
 
 def _encoded_properties(

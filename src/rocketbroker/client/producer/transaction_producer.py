@@ -97,7 +97,7 @@ class TransactionProducer(Producer):
         """Send a half message, run the local transaction, and commit or roll the message back.
 
         Args:
-            message: the message; it cannot be delayed.
+            message: the message; it cannot be delayed, nor have a priority.
             execute: the local transaction, called once the broker has the half message. Coroutine functions run on the
                 event loop, others in a thread. If it raises, the outcome is UNKNOWN and the error is raised here.
             timeout_s: time limit of the send instead of ``send_timeout_s``.
@@ -108,6 +108,8 @@ class TransactionProducer(Producer):
         """
         if message.is_delayed:
             raise InvalidMessageError("a transactional message cannot be delayed; leave its delay out")
+        if message.priority is not None:
+            raise InvalidMessageError("a transactional message cannot have a priority; leave it out")
         half = self._prepare(message, {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: self.group})
         half = msgspec.structs.replace(
             half, sys_flag=half.sys_flag | TRANSACTION_PREPARED_TYPE, msg_type=MessageType.TRANSACTION

@@ -1,5 +1,6 @@
 """Names of properties, bits of sysFlag, and delay levels (MessageConst, MessageSysFlag, ScheduleMessageService)."""
 
+import re
 from typing import Final
 
 from rocketbroker.common.errors import ConfigError
@@ -135,6 +136,7 @@ def host_flags(born_host: bytes, store_host: bytes) -> int:
 # Most digits of a number; Java's int has no more.
 _LONGEST_LEVEL: Final = 10
 _TOO_LARGE: Final = 1 << 63
+_PRIORITY: Final = re.compile(r"\+?[0-9]{1,19}")
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -166,3 +168,9 @@ def deliver_timestamp(levels: dict[int, int], level: int, store_timestamp: int) 
 def level_of(raw: bytes) -> int:
     """Return a message's delay level from the value of its property; 0 if that is not a number."""
     return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0
+
+
+def priority_of(text: str | None) -> int:
+    """Return a message's priority from the value of its property; -1 if that is not a number of an int from 0 on."""
+    found = int(text) if text is not None and _PRIORITY.fullmatch(text) else -1
+    return found if found < 1 << 31 else -1

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from rocketbroker.codec.java_types import Int
+from rocketbroker.codec.message.message_const import PROPERTY_PRIORITY, priority_of
 from rocketbroker.codec.message.message_id import create_message_id, host_text
 from rocketbroker.codec.message.message_properties import decode_properties, get_property_text
 
@@ -64,6 +65,12 @@ class MessageExt(Struct, gc=False, kw_only=False):
     def uniq_key(self) -> str | None:
         """``UNIQ_KEY``, the id that its producer assigned to the message."""
         return self.get_property("UNIQ_KEY")
+
+    @property
+    def priority(self) -> int | None:
+        """Priority in a topic with ``message.type=PRIORITY``, ``None`` if the message has none."""
+        found = priority_of(self.get_property(PROPERTY_PRIORITY))
+        return None if found < 0 else found
 
     @property
     def offset_msg_id(self) -> str:

@@ -87,6 +87,7 @@ BROKER_PROPERTIES: Final = frozenset(
         b"CLUSTER",
         b"INNER_NUM",
         b"POP_CK",
+        b"_SYS_MSG_PRIORITY_",
     }
 )
 _UNIQUE_KEY: Final = b"UNIQ_KEY\x01"

@@ -247,6 +247,23 @@ class PopSettings(ConfigModel):
         "Share of pops that read the group's retry topic before the topic itself.",
         whole(0, 100, "percent", hot=True),
     )
+    pop_from_retry_probability_for_priority: Whole = setting(
+        0,
+        "The same for pops of a topic with message.type=PRIORITY: 0 makes retries the lowest priority, 100 the "
+        "highest.",
+        whole(0, 100, "percent", hot=True),
+    )
+    priority_order_asc: Flag = setting(
+        True,
+        "Read the queue of the largest number first in a topic with message.type=PRIORITY; false: queue 0 first.",
+        HOT,
+    )
+    use_separate_retry_queue: Flag = setting(
+        False,
+        "Let a message return to the queue of its own number in the retry topic of POP, which then has as many queues "
+        "as the topic.",
+        HOT,
+    )
     enable_retry_topic_v2: Flag = setting(
         False, "Name retry topics of POP %RETRY%<group>+<topic> instead of %RETRY%<group>_<topic>.", HOT
     )

@@ -8,7 +8,7 @@ from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.broker.topic.topic_config_manager import GROUP_ATTRIBUTES, TopicConfigManager, alter_attributes
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.client import QuerySubscriptionResponseBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, TopicList
@@ -92,6 +92,8 @@ class GroupRequests:
     ) -> Command | Awaitable[Command]:
         for config in configs:
             _check(config)
+            old = self.groups.groups.get(config.group_name)
+            alter_attributes(GROUP_ATTRIBUTES, None if old is None else old.attributes, config.attributes)
         log.info("%d groups updated by %s: %s", len(configs), connection.remote_address, configs[:MOST_LOGGED])
         for config in configs:
             self.groups.update(config)
@@ -244,6 +246,3 @@ def _check(config: SubscriptionGroupConfig) -> None:
             f"use 0 to {_MAX_RETRY_QUEUE_NUMS}"
         )
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-    if config.attributes:
-        remark = f"unsupported key: {', '.join(config.attributes)[:160]}; groups have no attributes"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)

@@ -5,7 +5,13 @@ from typing import Final
 
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.topic_config import BATCH_CQ, PERM_READ, QUEUE_TYPE, TopicConfig
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    BATCH_CQ,
+    PERM_READ,
+    QUEUE_TYPE,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
@@ -90,8 +96,8 @@ class PopChecks:
             )
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
-    def group(self, connection: Connection, name: str) -> None:
-        """Check that a group exists, or create it, and that it may consume.
+    def group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
+        """Return a group that may consume; create it if it does not exist.
 
         Raises:
             BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION, also for a group of the broker's own,
@@ -105,3 +111,4 @@ class PopChecks:
         if not group.consume_enable:
             remark = f"subscription group no permission, {name}: consumeEnable is false"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        return group

@@ -81,7 +81,7 @@ async def test_a_message_with_full_properties_returns_without_more(broker: PopBr
     (original,) = read_queue(broker.store, TOPIC, 0)
     original.properties_bytes = b"A\x01" + b"x" * (MAX_PROPERTIES_LENGTH - 10) + b"\x02"
     (check_point,) = broker.check_points.queues.get(TOPIC, "G", 0).open.values()
-    assert broker.revive.copy(original, check_point, V1).properties == original.properties_bytes
+    assert broker.revive.copy(original, check_point, V1, 0).properties == original.properties_bytes
 
 
 async def test_new_retry_topics_have_the_name_of_their_version(tmp_path: Path) -> None:
@@ -107,6 +107,48 @@ async def test_what_a_retry_topic_has_returns_to_it(broker: PopBroker) -> None:
     apply_updates([broker.config], {"enableRetryTopicV2": "false"})
     await after(broker, 1)
     assert [bytes(each.body) for each in read_queue(broker.store, V2, 0)] == [b"old", b"old"]
+
+
+async def popped_and_returned(broker: PopBroker, queue_id: int, topic: str = TOPIC) -> list[tuple[int, int]]:
+    """Let a message of a queue return; return the messages of each queue of the retry topic that has some."""
+    broker.send(b"a", queue_id, topic)
+    (found,) = await broker.pop(queue_id=queue_id, topic=topic, invisible_ms=1_000, most=1)
+    assert found.info.queue_id == queue_id
+    broker.clock.advance(1)
+    await broker.run()
+    queues = broker.store.queues.queues_of(f"%RETRY%G_{topic}")
+    return sorted((each, queue.max_offset) for each, queue in queues.items() if queue.max_offset)
+
+
+async def test_messages_return_to_the_queue_of_their_number_if_that_is_set(broker: PopBroker) -> None:
+    assert await popped_and_returned(broker, 1) == [(0, 1)]
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true", "popFromRetryProbability": "0"})
+    assert await popped_and_returned(broker, 1) == [(0, 1), (1, 1)]
+    retry_topic = broker.topics.select(V1)
+    assert retry_topic is not None
+    assert (retry_topic.read_queue_nums, retry_topic.write_queue_nums) == (2, 2)
+    assert broker.offsets.query("G", V1, 1) == 0
+
+
+async def test_a_retry_topic_gets_the_queues_that_its_topic_gets(broker: PopBroker) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true", "popFromRetryProbability": "0"})
+    assert await popped_and_returned(broker, 0) == [(0, 1)]
+    broker.topics.update(TopicConfig(TOPIC, 4, 4))
+    assert await popped_and_returned(broker, 3) == [(0, 1), (3, 1)]
+    # A topic with fewer queues takes none from the retry topic; a queue beyond its own is 0.
+    broker.topics.update(TopicConfig(TOPIC, 4, 1))
+    assert await popped_and_returned(broker, 3) == [(0, 1), (3, 2)]
+    broker.topics.update(TopicConfig("U", 4, 1))
+    assert await popped_and_returned(broker, 3, "U") == [(0, 1)]
+
+
+async def test_what_returned_stays_in_its_queue(broker: PopBroker) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
+    assert await popped_and_returned(broker, 1) == [(1, 1)]
+    (again,) = await broker.pop(invisible_ms=1_000)
+    assert (again.info.retry, again.info.queue_id) == ("1", 1)
+    assert await after(broker, 1) == []
+    assert len(read_queue(broker.store, V1, 1)) == 2
 
 
 async def test_no_copy_is_stored_before_its_topic_is_on_disk(

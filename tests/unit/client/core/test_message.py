@@ -37,6 +37,8 @@ def test_a_bare_message_has_only_wait():
             Message("T", b"x", delay_time_ms=1, delay_time_level=2),
             "delay_time_level and delay_time_ms; give one of them",
         ),
+        (Message("T", b"x", priority=1, delay_time_level=2), "the priority 1, which the broker would drop"),
+        (Message("T", b"x", priority=0, sharding_key="a"), "the priority 0, which the broker would drop"),
         (Message("T", b"x", properties={"a": 5}), "property 'a' is 5; give text, such as '5'"),  # type: ignore[dict-item]
     ],
 )
@@ -59,6 +61,8 @@ def test_a_group_has_rules_too():
         (Message("T", b"x", delay_time_level=3), {"DELAY": "3"}, MessageType.DELAY),
         (Message("T", b"x", sharding_key="a"), {"__SHARDINGKEY": "a"}, MessageType.ORDER),
         (Message("T", b"x"), {}, MessageType.NORMAL),
+        (Message("T", b"x", priority=0), {"_SYS_MSG_PRIORITY_": "0"}, MessageType.NORMAL),
+        (Message("T", b"x", priority=2**31 - 1), {"_SYS_MSG_PRIORITY_": "2147483647"}, MessageType.NORMAL),
     ],
 )
 def test_the_type_follows_from_the_fields(message: Message, properties: dict[str, str], kind: MessageType):
@@ -92,6 +96,9 @@ def test_an_unknown_field_is_rejected_with_the_nearest_one():
         ({"delay_time_ms": -1}, "delay_time_ms is -1; give a whole number from 0"),
         ({"delay_time_ms": 0.5}, "delay_time_ms is 0.5; give a whole number from 0"),
         ({"delay_time_level": "3"}, "delay_time_level is '3'; give a whole number from 0, 3 without quotes"),
+        ({"priority": -1}, "priority is -1; give a whole number from 0 to 2147483647"),
+        ({"priority": 2**31}, "priority is 2147483648; give a whole number"),
+        ({"priority": "3"}, "priority is '3'; give a whole number"),
         ({"deliver_time_ms": -1}, "deliver_time_ms is -1; give a whole number from 0"),
     ],
 )

@@ -46,3 +46,8 @@ def test_a_retry_shows_the_topic_it_was_sent_to():
 def test_a_message_without_an_id_of_its_producer_has_that_of_the_broker():
     received = ReceivedMessage(message(4), QUEUE, "CG", Settled())
     assert (received.msg_id, received.keys) == (received.message_ext.offset_msg_id, None)
+
+
+def test_a_message_shows_its_priority():
+    messages = [message(0), message(0, _SYS_MSG_PRIORITY_="7")]
+    assert [ReceivedMessage(each, QUEUE, "CG", Settled()).priority for each in messages] == [None, 7]

@@ -67,6 +67,14 @@ def test_a_level_that_is_not_a_number_is_0(raw: bytes, level: int):
     assert level_of(raw) == level
 
 
+@pytest.mark.parametrize(
+    ("text", "priority"),
+    [("0", 0), ("7", 7), ("+7", 7), ("2147483647", 2147483647), ("2147483648", -1), ("-1", -1), ("x", -1), (None, -1)],
+)
+def test_a_priority_is_an_int_of_java(text: str | None, priority: int):
+    assert flags.priority_of(text) == priority
+
+
 def test_when_a_damaged_message_is_due_is_a_long_as_in_java():
     assert deliver_timestamp({2: 5000}, 2, (1 << 63) - 1) == -(1 << 63) + 4999
     assert deliver_timestamp({2: 5000}, 2, -(1 << 63)) == -(1 << 63) + 5000

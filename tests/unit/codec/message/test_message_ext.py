@@ -24,6 +24,11 @@ def test_a_message_without_properties() -> None:
     assert (found.tags, found.keys, found.uniq_key, found.properties) == (None, [], None, {})
 
 
+def test_a_priority_is_a_number_or_none() -> None:
+    assert message(b"_SYS_MSG_PRIORITY_\x013\x02").priority == 3
+    assert [message(raw).priority for raw in (b"", b"_SYS_MSG_PRIORITY_\x01-1\x02")] == [None, None]
+
+
 def test_hosts_and_id_in_text() -> None:
     found = message(b"")
     assert (found.store_host_text, found.offset_msg_id) == ("127.0.0.1:32911", "7F0000010000808F0000000000000000")

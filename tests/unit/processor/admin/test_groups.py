@@ -57,7 +57,9 @@ def test_recorded_list(parts, processor):
         ({"group_name": "g" * 121}, ResponseCode.INVALID_PARAMETER, "longer than group max length"),
         ({"retry_queue_nums": -1}, ResponseCode.INVALID_PARAMETER, "retryQueueNums -1 of group G"),
         ({"retry_queue_nums": 2**31 - 1}, ResponseCode.INVALID_PARAMETER, "use 0 to 16384"),
-        ({"attributes": {"+x": "1"}}, ResponseCode.SYSTEM_ERROR, "unsupported key: +x"),
+        ({"attributes": {"+x": "1"}}, ResponseCode.SYSTEM_ERROR, "unsupported key: x"),
+        ({"attributes": {"+priority.factor": "101"}}, ResponseCode.SYSTEM_ERROR, "priority.factor=101; use 0 to 100"),
+        ({"attributes": {"+priority.factor": "x"}}, ResponseCode.SYSTEM_ERROR, "priority.factor=x; use 0 to 100"),
     ],
 )
 def test_bad_groups_are_named_and_change_nothing(parts, processor, fields, code, named):
@@ -74,6 +76,18 @@ def test_bad_groups_are_named_and_change_nothing(parts, processor, fields, code,
         assert found_code == code
         assert named in remark
     assert parts.subscription_groups.groups == before
+
+
+def test_a_group_has_attributes(parts, processor):
+    for changes, wanted in (
+        ({"+priority.factor": "50"}, {"priority.factor": "50"}),
+        ({"+priority.factor": "0"}, {"priority.factor": "0"}),
+        ({}, {"priority.factor": "0"}),
+        ({"-priority.factor": ""}, {}),
+    ):
+        group = SubscriptionGroupConfig("G", attributes=changes)
+        assert call(processor.update_and_create_subscriptiongroup, body=group.encode()).code == 0
+        assert parts.subscription_groups.groups["G"].attributes == wanted
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"retryMaxTimes":"many"}'])

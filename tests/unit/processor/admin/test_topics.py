@@ -86,6 +86,12 @@ def test_attributes_change_one_by_one(parts, processor):
     assert parts.topic_configs.select("T").attributes == {}
 
 
+@pytest.mark.parametrize("name", ["UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY"])
+def test_a_topic_names_its_type_of_messages(parts, processor, name):
+    assert call(processor.update_and_create_topic, header(attributes=f"+message.type={name}")).code == 0
+    assert parts.topic_configs.select("T").attributes == {"message.type": name}
+
+
 @pytest.mark.parametrize(
     ("wrong", "code", "named"),
     [
@@ -100,6 +106,7 @@ def test_attributes_change_one_by_one(parts, processor):
         (header(perm=8), ResponseCode.INVALID_PARAMETER, "perm 8"),
         (header(topic_filter_type="NO_TAG"), ResponseCode.INVALID_PARAMETER, "topicFilterType 'NO_TAG'"),
         (header(attributes="+message.type=MIXED"), ResponseCode.INVALID_PARAMETER, "MIXED message type"),
+        (header(attributes="+message.type=LITE"), ResponseCode.SYSTEM_ERROR, "message.type=LITE"),
         (header(attributes="+x=1"), ResponseCode.SYSTEM_ERROR, "unsupported key: x"),
         (header(attributes="x=1"), ResponseCode.SYSTEM_ERROR, "'x=1'"),
         (header(attributes="+x"), ResponseCode.SYSTEM_ERROR, "'+x'"),

@@ -1,11 +1,13 @@
 """Topics and groups as a broker keeps them (TopicConfig, SubscriptionGroupConfig, ConsumerFilterData, PermName)."""
 
+import re
 from enum import StrEnum
 from typing import Any, Final, Self
 
 import msgspec
 
 from rocketbroker.codec.java_types import Int, Long
+from rocketbroker.codec.message.topic_message_type import MESSAGE_TYPE, PRIORITY
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
 from rocketbroker.common.errors import CodecError
@@ -26,6 +28,10 @@ PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 _TEXT_FIELDS = 5
 QUEUE_TYPE = "queue.type"
 BATCH_CQ = "BatchCQ"
+#: Attribute of a group: percent of its pops that read the queues of a PRIORITY topic in order (``priority.factor``).
+PRIORITY_FACTOR: Final = "priority.factor"
+_ALL_BY_PRIORITY: Final = 100
+_PERCENT: Final = re.compile(r"[0-9]{1,3}")
 
 
 class TopicFilterType(StrEnum):
@@ -51,6 +57,11 @@ class TopicConfig(RemotingSerializable):
     def is_batch_cq(self) -> bool:
         """True if its queues hold whole batches (QueueTypeUtils.isBatchCq)."""
         return self.attributes.get(QUEUE_TYPE) == BATCH_CQ
+
+    @property
+    def is_by_priority(self) -> bool:
+        """True if its messages have priorities, each of which is a queue (TopicMessageType.PRIORITY)."""
+        return self.attributes.get(MESSAGE_TYPE) == PRIORITY
 
     def encode_text(self) -> str:
         """Return the text form; it has no place for ``order`` and ``topicSysFlag``."""
@@ -179,6 +190,12 @@ class SubscriptionGroupConfig(RemotingSerializable):
     consume_timeout_minute: Int = 15
     subscription_data_set: list[SimpleSubscriptionData] | None = None
     attributes: dict[str, str] = {}
+
+    @property
+    def priority_factor(self) -> int:
+        """Percent of its pops that read the queues of a topic by priority."""
+        text = self.attributes.get(PRIORITY_FACTOR, "")
+        return int(text) if _PERCENT.fullmatch(text) else _ALL_BY_PRIORITY
 
 
 class SubscriptionGroupList(RemotingSerializable):
