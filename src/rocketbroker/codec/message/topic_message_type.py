@@ -21,7 +21,7 @@ FIFO: Final = "FIFO"
 DELAY: Final = "DELAY"
 TRANSACTION: Final = "TRANSACTION"
 PRIORITY: Final = "PRIORITY"
-#: All types but PRIORITY.
+#: Any type; routes of the gRPC port name all but PRIORITY.
 MIXED: Final = "MIXED"
 
 _DELAYS: Final = (
