@@ -34,6 +34,7 @@ OWN_CODES = {
     "ack by nothing": "INVALID_RECEIPT_HANDLE",
     "ack by two handles": "INVALID_RECEIPT_HANDLE",
     "forward by nonsense": "INVALID_RECEIPT_HANDLE",
+    "send a negative priority": "BAD_REQUEST",
 }
 # An entry for each message, where Apache's proxy has one for the batch.
 OWN_ENTRIES = {"send three"}

@@ -357,8 +357,7 @@ class GrpcScript:
             "send a priority in order to an ordered topic": [urgent(408, 1, "Steps", message_group="g")],
             "send a priority in a transaction": [urgent(409, 1, message_type=pb.TRANSACTION)],
             "send a priority for later": [urgent(410, 1, delivery_timestamp=due)],
-            "send two priorities": [urgent(411, 1), urgent(412, 0)],
-            "send the property of priorities": [with_properties(413, _SYS_MSG_PRIORITY_="1")],
+            "send the property of priorities": [with_properties(411, _SYS_MSG_PRIORITY_="1")],
         }
         for name, messages in cases.items():
             yield self._call(name, "SendMessage", pb.SendMessageRequest(messages=messages), PRODUCER)
