@@ -1,8 +1,9 @@
 """Priorities as the official Java client sends and pops them: in one order from our broker and from Apache's."""
 
 import asyncio
-import itertools
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -12,74 +13,106 @@ from tests.support.java import Java
 from tests.support.java_lines import Got
 from tests.support.java_process import JavaServer
 from tests.support.java_scenario import Scenario
+from tests.support.java_toolchain import require_java
 from tests.support.our_servers import OurServers, make_topic
 from tests.support.queue_ends import queue_ends
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
-TOPIC, GROUP = "Urgent", "CG_Urgent"
-RETRY_TOPIC = f"%RETRY%{GROUP}_{TOPIC}"
 QUEUES = 8
 SHORT_MS = 1000
 LIMIT = 60  # seconds, with two cores and other work
+DEFAULTS = {
+    "priorityOrderAsc": "true",
+    "popFromRetryProbabilityForPriority": "0",
+    "useSeparateRetryQueue": "false",
+}
 
 
-class Priorities:
-    """A topic with priorities, a group and a client of a broker."""
+class Cluster(NamedTuple):
+    """Addresses of a name server and a broker, and a client."""
 
-    def __init__(self, java: Java, namesrv: JavaServer, broker: JavaServer) -> None:
-        self.namesrv = namesrv.address
-        self.broker = broker.address
-        self._numbers = itertools.count()
-        self.make(QUEUES)
-        self.clients = Scenario(java, self.namesrv, driver="Pop", broker=self.broker)
-        self.factor("+priority.factor=100")
+    namesrv: str
+    broker: str
+    clients: Scenario
 
-    def _administrate(self, task: Callable[[AdminClient], Coroutine[None, None, object]]) -> None:
+    @classmethod
+    def of(cls, java: Java, namesrv: JavaServer, broker: JavaServer) -> "Cluster":
+        clients = Scenario(java, namesrv.address, driver="Pop", broker=broker.address)
+        return cls(namesrv.address, broker.address, clients)
+
+    def administrate(self, task: Callable[[AdminClient], Coroutine[None, None, object]]) -> None:
         async def run() -> None:
             async with AdminClient(self.namesrv) as admin:
                 await task(admin)
 
         asyncio.run(run())
 
-    def make(self, queues: int) -> None:
-        make_topic(self.broker, self.namesrv, TOPIC, queues, message_type="PRIORITY")
 
-    def factor(self, change: str) -> None:
+class Priorities:
+    """A topic with priorities and a group of one test."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.cluster = cluster
+        self.clients = cluster.clients
+        self.topic = topic
+        self.group = f"CG_{topic}"
+        self.set(**DEFAULTS)
+        self.make(QUEUES)
+        self.factor(100)
+
+    def make(self, queues: int) -> None:
+        make_topic(self.cluster.broker, self.cluster.namesrv, self.topic, queues, message_type="PRIORITY")
+
+    def factor(self, percent: int) -> None:
         """Create the group, or change how often it pops by priority."""
-        name, _, value = change.partition("=")
-        config = SubscriptionGroupConfig(GROUP, attributes={name: value})
-        self._administrate(lambda admin: admin.create_and_update_subscription_group_config(self.broker, config))
+        config = SubscriptionGroupConfig(self.group, attributes={"+priority.factor": str(percent)})
+        broker = self.cluster.broker
+        self.cluster.administrate(lambda admin: admin.create_and_update_subscription_group_config(broker, config))
 
     def set(self, **settings: str) -> None:
-        self._administrate(lambda admin: admin.update_broker_config(self.broker, settings))
+        self.cluster.administrate(lambda admin: admin.update_broker_config(self.cluster.broker, settings))
 
     def send(self, count: int, first: int = 0, priorities: int = QUEUES) -> list[int]:
         """Send messages whose priorities are their numbers modulo ``priorities``; return their queues."""
         before = len(self.clients.sent())
-        self.clients.do("send", topic=TOPIC, first=first, count=count, priorities=priorities)
+        self.clients.do("send", topic=self.topic, first=first, count=count, priorities=priorities)
         return [each.queue_id for each in self.clients.sent()[before:]]
 
     def pop(self, most: int = 32, **options: object) -> list[Got]:
         before = len(self.clients.got("pop"))
-        self.clients.do("pop", name="pop", topic=TOPIC, group=GROUP, max=most, poll=500, **options)
+        self.clients.do("pop", name="pop", topic=self.topic, group=self.group, max=most, poll=500, **options)
         return self.clients.got("pop")[before:]
 
     def wait_returned(self, number: int) -> None:
         """Wait until the retry topic has so many messages."""
+        namesrv, retry_topic = self.cluster.namesrv, f"%RETRY%{self.group}_{self.topic}"
         self.clients.process.wait_until(
-            lambda: sum(queue_ends(self.namesrv, RETRY_TOPIC, TOPIC).values()) >= number, LIMIT, "return them"
+            lambda: sum(queue_ends(namesrv, retry_topic, self.topic).values()) >= number, LIMIT, "return them"
         )
 
 
-@pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.soak)])
-def priorities(request: pytest.FixtureRequest, java: Java, our_servers: OurServers) -> Iterator[Priorities]:
-    if request.param == "ours":
-        namesrv: JavaServer = our_servers.namesrv()
-        yield Priorities(java, namesrv, our_servers.broker(namesrv.address))
-    else:
-        namesrv = java.namesrv()
-        yield Priorities(java, namesrv, java.broker(namesrv.address))
+@pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=pytest.mark.soak)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    require_java()
+    servers, java = OurServers(tmp_path_factory.mktemp("ours")), Java(tmp_path_factory.mktemp("java"))
+    try:
+        namesrv: JavaServer
+        if request.param == "ours":
+            namesrv = servers.namesrv()
+            yield Cluster.of(java, namesrv, servers.broker(namesrv.address))
+        else:
+            namesrv = java.namesrv()
+            yield Cluster.of(java, namesrv, java.broker(namesrv.address))
+        assert servers.errors() == []
+    finally:
+        java.close()
+        servers.close()
+
+
+@pytest.fixture
+def priorities(cluster: Cluster) -> Priorities:
+    return Priorities(cluster, f"Urgent_{time.time_ns() % 10**6}")
 
 
 def queues(messages: list[Got]) -> list[int]:
@@ -105,7 +138,7 @@ def test_a_group_without_the_factor_pops_from_any_queue(priorities: Priorities):
     at = priorities
     at.send(40 * QUEUES)
     assert [queues(at.pop(1)) for _ in range(5)] == [[7]] * 5
-    at.factor("+priority.factor=0")
+    at.factor(0)
     assert len({each.queue_id for _ in range(30) for each in at.pop(1)}) > 1
 
 
