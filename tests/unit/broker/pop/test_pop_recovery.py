@@ -13,6 +13,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP, revive_topic
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.fakes import FakeClock
@@ -240,6 +241,19 @@ async def test_copies_without_the_record_that_follows_them_are_not_stored_again(
         # Two check points, and the copy of the first one only.
         assert again.check_points.count == 1
         assert await returned(again) == [b"a", b"b"]
+
+
+async def test_copies_in_a_queue_of_their_own_are_not_stored_again(
+    broker: PopBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
+    broker.send(b"a", 1)
+    await broker.pop(queue_id=1, invisible_ms=1_000)
+    broker.clock.advance(2)
+    await run_to_next_record(broker, monkeypatch)
+    async with running(killed(broker, tmp_path / "killed")) as again:
+        assert again.check_points.count == 0
+        assert await returned(again) == [b"a"]
 
 
 async def test_a_copy_belongs_to_one_of_two_equal_messages(
