@@ -8,6 +8,7 @@ import pytest
 from rocketbroker.client import (
     BrokerResponseError,
     CompressionType,
+    InvalidMessageError,
     Message,
     MessageType,
     Producer,
@@ -81,6 +82,14 @@ async def test_a_compressed_body_arrives_whole(mq: RocketMQServer, kind: Compres
         (message,) = (await consumer.pull(sent.message_queue, sent.queue_offset)).messages
     assert message.body == body
     assert message.body_length < 2000
+
+
+async def test_a_priority_chooses_the_queue(mq: RocketMQServer, producer: Producer):
+    results = [await producer.send(Message("Urgent", b"body", priority=priority)) for priority in (0, 3, 8)]
+    assert [each.message_queue.queue_id for each in results] == [0, 3, 3]
+    assert sorted((each.queue_id, each.priority) for each in mq.messages("Urgent")) == [(0, 0), (3, 3), (3, 8)]
+    with pytest.raises(InvalidMessageError, match="messages with priorities cannot be sent as a batch"):
+        await producer.send_batch([Message("Urgent", b"x", priority=1)])
 
 
 async def test_a_batch_of_any_size_is_stored_in_order(mq: RocketMQServer, producer: Producer):

@@ -421,7 +421,7 @@ class RocketMQServer(MustClose):
     # -- what is stored
 
     def create_topic(self, topic: str, message_type: str = "NORMAL") -> None:
-        """Create a topic on all brokers, for messages of a type: NORMAL, FIFO, DELAY or TRANSACTION.
+        """Create a topic on all brokers, for messages of a type: NORMAL, FIFO, DELAY, TRANSACTION or PRIORITY.
 
         The 5.x SDKs need it before their first send; other clients create a topic by sending to it.
         """

@@ -147,6 +147,9 @@ public final class Sdk {
         if (command.has("delay_ms")) {
             builder.setDeliveryTimestamp(System.currentTimeMillis() + number(command, "delay_ms"));
         }
+        if (command.has("priority")) {
+            builder.setPriority((int) number(command, "priority"));
+        }
         if (command.has("properties")) {
             for (Map.Entry<String, JsonElement> each : command.getAsJsonObject("properties").entrySet()) {
                 builder.addProperty(each.getKey(), each.getValue().getAsString());
@@ -192,6 +195,7 @@ public final class Sdk {
         described.addProperty("tag", message.getTag().orElse(null));
         described.add("keys", GSON.toJsonTree(message.getKeys()));
         described.addProperty("message_group", message.getMessageGroup().orElse(null));
+        described.addProperty("priority", message.getPriority().orElse(null));
         described.add("properties", GSON.toJsonTree(message.getProperties()));
         described.addProperty("attempt", message.getDeliveryAttempt());
         return described;
