@@ -22,6 +22,7 @@ RocketBrokerError
 │   ├── StoreBusyError         disk too slow
 │   ├── TopicBeingDeletedError topic under deletion
 │   ├── MessageIllegalError    message that does not fit a store with these settings
+│   ├── CheckpointError        ... query of Spark whose source no longer has what its checkpoint says
 │   ├── DifferentHistoryError  ... slave with messages that its master lacks (ha.history_check)
 │   │   └── NothingSentError   ... nothing of the log from its place on (ha.history_check)
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.log.queue_entries)
@@ -118,6 +119,10 @@ class BrokerResponseError(RocketBrokerError):
 
 class StoreError(RocketBrokerError):
     """The store cannot do what was asked."""
+
+
+class CheckpointError(StoreError):
+    """A source no longer has what a query's checkpoint says; the query needs its stores back, or another checkpoint."""
 
 
 class StoreFullError(StoreError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -62,45 +62,41 @@ def commit_log_folder(folder: StoreFolder) -> str:
     return ""
 
 
-def commit_log_files(root: StoreRoot, since: int = 0) -> list[LogFile]:
-    """Return the current files of the commit log by offset, without those that a broker deletes meanwhile.
+def commit_log_files(root: StoreRoot, *, measure_all: bool = False) -> list[LogFile]:
+    """Return the current files of the commit log by offset.
 
-    A file that ends at or before the physical offset ``since`` counts as full, without being read. The last one is
-    always read: a log that was truncated ends in it, before ``since``.
+    Files before the last one with data count as full, without being read: a broker fills each before it writes to the
+    next. So a store of thousands of files is listed, and one or two of them are read.
+
+    Args:
+        root: the store.
+        measure_all: true to find the written end of each file of a local store, which may be damaged.
     """
     folder = open_folder(root)
     where = commit_log_folder(folder)
     files = [LogFile(root, path, base, size, size) for base, path, size in offset_files(folder.files(where), where)]
-    if not isinstance(folder, LocalFolder):
-        return _bounded(folder, files)
     # Last file first: if a broker rolls to the next file meanwhile, the files before it are full when they are
     # measured. In the other order, its last writes to a file would seem to be missing.
-    late = [file for file in files if file is files[-1] or file.base + file.size > since]
-    measured = [found for file in reversed(late) if (found := _measured(folder, file)) is not None]
-    return files[: len(files) - len(late)] + measured[::-1]
+    late, every = list[LogFile](), measure_all and root.is_local
+    while files and (every or not any(file.data_end for file in late)):
+        late += _measured(folder, files.pop())
+    return files + late[::-1]
 
 
-def _measured(folder: LocalFolder, file: LogFile) -> LogFile | None:
+def _measured(folder: StoreFolder, file: LogFile) -> Iterator[LogFile]:
+    """Yield the file with its written end, unless a broker has deleted it."""
     try:
-        measured = measure(file.base, folder.path(file.name))
+        if isinstance(folder, LocalFolder):
+            found = measure(file.base, folder.path(file.name))
+            size, end = found.size, found.data_end
+        else:
+            with opened(folder, file.name, "commit-log file") as source:
+                size, end = file.size, written_end(source.read_at, file.size)
     except StoreError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            return None
+            return
         raise
-    return LogFile(file.root, file.name, file.base, measured.size, measured.data_end)
-
-
-def _bounded(folder: StoreFolder, files: list[LogFile]) -> list[LogFile]:
-    """Return ``files`` with the written end of the last one with data; files before it are full."""
-    bounded = list(files)
-    for number in range(len(files) - 1, -1, -1):
-        file = files[number]
-        with opened(folder, file.name, "commit-log file") as opened_file:
-            end = written_end(opened_file.read_at, file.size)
-        bounded[number] = LogFile(file.root, file.name, file.base, file.size, end)
-        if end:
-            break
-    return bounded
+    yield replace(file, size=size, data_end=end)
 
 
 def written_end(read_at: Callable[[int, int], bytes], size: int) -> int:

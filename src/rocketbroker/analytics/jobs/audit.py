@@ -200,7 +200,8 @@ def audit(
     for root in store_roots(stores):
         folder, broker = root_folder(root), root.broker
         run.found[broker] = Findings(options.limit, folder.name_of)
-        segments = [LogSegment(file.name, file.base, file.size, file.data_end) for file in commit_log_files(root)]
+        files = commit_log_files(root, measure_all=True)
+        segments = [LogSegment(file.name, file.base, file.size, file.data_end) for file in files]
         unclean = folder.read_if_there("abort") is not None
         state = StoreState.of(unclean, (), folder.read_if_there("checkpoint"))
         facts, found, gaps[broker] = plan(folder, segments, state, options, delay_levels, run.found[broker])

@@ -186,8 +186,7 @@ def plan_at_least(
 
 def _of_store(root: StoreRoot, split_size: int, selection: Selection, report: DecodeReport) -> Iterator[Split]:
     wanted = selection.of_broker(root.broker)
-    since = wanted.physical_offsets[0] if wanted.physical_offsets else 0
-    files = [file for file in commit_log_files(root, since) if file.data_end]
+    files = [file for file in commit_log_files(root) if file.data_end]
     for gap in gaps(files):
         report.add_missing(gap)
     if not files or wanted.is_nothing:

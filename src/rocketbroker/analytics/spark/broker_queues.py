@@ -33,7 +33,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, from_ext_field
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.record_search import MIN_RECORD_SIZE
-from rocketbroker.common.errors import RemotingError, RocketBrokerError, StoreError
+from rocketbroker.common.errors import CheckpointError, RemotingError, RocketBrokerError, StoreError
 from rocketbroker.common.lifecycle import TaskOwner
 
 T = TypeVar("T")
@@ -278,9 +278,9 @@ class QueuePuller:
         return StoreError(f"{name}: the broker has offset {offset}, but does not return its message; see its log")
 
 
-def truncation_error(queue: MessageQueue, end: int, offset: int) -> StoreError:
+def truncation_error(queue: MessageQueue, end: int, offset: int) -> CheckpointError:
     """Return the error for a queue that ends before an offset that it had."""
-    return StoreError(
+    return CheckpointError(
         f"{queue_name(queue)} ends at {end}, before offset {offset} that the query has reached: its topic was made "
         "again, or its broker has lost the last messages; start with another checkpoint"
     )

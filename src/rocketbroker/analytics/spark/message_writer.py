@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, row_error
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.sink_options import SinkOptions
-from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, StreamErrors, freeze_modules
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock
@@ -53,7 +53,7 @@ class MessageWriter(Sent, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SentMessages:
         """Send the rows of one partition."""
-        return _write(self._options, self._job_id, iterator)
+        return _write(self._options, self._job_id, iterator, ShortErrors())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log what was sent nevertheless."""
@@ -69,7 +69,7 @@ class MessageStreamWriter(Sent, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SentMessages:
         """Send the rows of one partition of a micro-batch."""
         properties = _task().getLocalProperty
-        return _write(self._options, f"{properties(_QUERY_ID)}:{properties(_BATCH_ID)}", iterator)
+        return _write(self._options, f"{properties(_QUERY_ID)}:{properties(_BATCH_ID)}", iterator, StreamErrors())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log what was sent nevertheless."""
@@ -82,7 +82,7 @@ def _task() -> TaskContext:
     return task
 
 
-def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch]) -> SentMessages:
+def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch], errors: ShortErrors) -> SentMessages:
     task = _task()
     partition, attempt = task.partitionId(), task.attemptNumber()
     prefix = f"{write_id}:{partition}"
@@ -92,7 +92,7 @@ def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch
             attempt,
             prefix,
         )
-    with ShortErrors():
+    with errors:
         sent = asyncio.run(_send(options, prefix, batches))
     freeze_modules()
     return SentMessages(sent)

@@ -8,7 +8,7 @@ range, or the loss is an error (``failOnDataLoss``): a range that is read again,
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ from rocketbroker.analytics.spark.queue_ranges import (
     progress_of,
 )
 from rocketbroker.analytics.spark.read_options import TriggerDelay, report_loss
-from rocketbroker.analytics.spark.worker import Sent, ShortErrors, freeze_modules
+from rocketbroker.analytics.spark.worker import Sent, ShortErrors, StreamErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -59,8 +59,6 @@ T = TypeVar("T")
 _UNKNOWN: Final = float("inf")
 # Age up to which topics and routes are used again, as by other clients (pollNameServerInterval).
 _ROUTES_AGE_S: Final = 30.0
-# Spark asks an idle stream for its end every 10 ms. Each time costs a request per queue.
-_IDLE_POLL_S: Final = 0.1
 
 
 async def subscribed_queues(brokers: BrokerQueues, options: PullOptions) -> list[MessageQueue]:
@@ -150,6 +148,8 @@ class _RangeReader(Sent):
         connect: opens the connections to a cluster.
     """
 
+    _errors: ClassVar[type[ShortErrors]] = ShortErrors
+
     def __init__(
         self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
     ) -> None:
@@ -163,7 +163,7 @@ class _RangeReader(Sent):
         if not isinstance(partition, QueuePartition):  # Spark asks with None when there are no partitions
             return
         options, queue, at = self._options, partition.queue, partition.low
-        with ShortErrors(), SyncClient() as sync:
+        with self._errors(), SyncClient() as sync:
             puller = QueuePuller(sync.open(self._connect(options.namesrv_addr)), queue, options.consumer_group)
             pulls = pull_range(puller.pull, at, partition.high)
             try:
@@ -203,6 +203,8 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
     each range is in the checkpoint.
     """
 
+    _errors: ClassVar[type[ShortErrors]] = StreamErrors
+
     def __init__(
         self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
     ) -> None:
@@ -216,7 +218,6 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
         self._delay = TriggerDelay(options.limits)
         # The queues that routes have, and when that was asked; ``None`` after a failure.
         self._queues: tuple[list[MessageQueue], float] | None = None
-        self._idle_since = float("-inf")
         # Queues that left and were logged.
         self._logged: set[MessageQueue] = set()
 
@@ -255,7 +256,7 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current ends of the queues, at which the query stops."""
-        with ShortErrors():
+        with StreamErrors():
             self._last = self._retry(lambda brokers: self._ends(brokers, {}))
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
@@ -266,13 +267,10 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
         """
         if not isinstance(limit, (ReadAllAvailable, ReadMaxRows, ReadMinRows)):
             raise ConfigError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
-        time.sleep(max(self._idle_since + _IDLE_POLL_S - time.monotonic(), 0))
-        with ShortErrors():
+        self._delay.pause()
+        with StreamErrors():
             end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
-        if end == start:
-            self._idle_since = time.monotonic()
-        else:
-            self._delay.restart()
+        self._delay.restart(is_idle=end == start)
         return end
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:

@@ -18,7 +18,6 @@ from rocketbroker.common.errors import ConfigError, StoreError
 
 #: The end of a stream.
 ENDLESS: Final = Bounds(Bound(LATEST), {}, {})
-_LOG_END: Final = 1 << 62
 # An error names at most this many topics or brokers.
 _NAMED: Final = 10
 _QUEUE: Final = ["topic", "queue_id"]
@@ -87,7 +86,7 @@ class _StoreQueues:
 
     def checked(self, *, fail_on_data_loss: bool) -> dict[str, dict[int, int]]:
         """Return the offsets, with numbers for the latest ones; raise an error for one that does not exist."""
-        files, ends = commit_log_files(self._store, _LOG_END), self._ends()
+        files, ends = commit_log_files(self._store), self._ends()
         begin, found = files[0].base if files else 0, dict[str, dict[int, int]]()
         for topic, queues in self._topics.items():
             found[topic] = {}

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from rocketbroker.analytics.spark.offset_options import LATEST, queue_offsets, starting_bounds
@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 _STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp")
 _DELAY_S: Final = 900.0
+# Spark asks an idle stream for its end every 10 ms. Each time costs a request per queue, or a list of the log files.
+_IDLE_POLL_S: Final = 0.1
 #: Meaning of the options that mean the same in both formats.
 DELAY_OPTION: Final = {"maxTriggerDelay": "longest wait for minOffsetsPerTrigger, such as 20s (15m)"}
 PROPERTIES_OPTION: Final = {
@@ -82,11 +84,14 @@ def trigger_limits(given: OptionValues) -> TriggerLimits:
 
 
 class TriggerDelay:
-    """Delay of micro-batches for minOffsetsPerTrigger. As in Spark's Kafka source, the first one has none."""
+    """Delays of a stream: a micro-batch waits for minOffsetsPerTrigger, and the next poll of an idle stream for 100 ms.
+
+    As in Spark's Kafka source, the first micro-batch does not wait.
+    """
 
     def __init__(self, limits: TriggerLimits) -> None:
         self._limits = limits
-        self._triggered_at = float("-inf")
+        self._triggered_at = self._idle_since = float("-inf")
 
     @property
     def least(self) -> int:
@@ -94,6 +99,13 @@ class TriggerDelay:
         is_over = monotonic() - self._triggered_at >= self._limits.max_delay_s
         return 0 if is_over else self._limits.min_messages or 0
 
-    def restart(self) -> None:
-        """Count from now, when a micro-batch begins."""
-        self._triggered_at = monotonic()
+    def pause(self) -> None:
+        """Wait before a poll if the last one found nothing."""
+        sleep(max(self._idle_since + _IDLE_POLL_S - monotonic(), 0))
+
+    def restart(self, *, is_idle: bool) -> None:
+        """Count from now, when a poll ends that found nothing, or begins a micro-batch."""
+        if is_idle:
+            self._idle_since = monotonic()
+        else:
+            self._triggered_at = monotonic()

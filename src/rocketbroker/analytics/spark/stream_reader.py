@@ -40,11 +40,11 @@ from rocketbroker.analytics.spark.offset_options import LATEST, Bounds
 from rocketbroker.analytics.spark.queue_bounds import ENDLESS, bounds_selection, checked_bounds
 from rocketbroker.analytics.spark.read_options import TriggerDelay, report_loss
 from rocketbroker.analytics.spark.source_options import SourceOptions, decode_selection, encode_selection
-from rocketbroker.analytics.spark.worker import Sent, missing_store
+from rocketbroker.analytics.spark.worker import Sent, StreamErrors, missing_store
 from rocketbroker.analytics.tables.table import check_table_schema
 from rocketbroker.analytics.tables.table_reader import DEFAULT_TABLE
 from rocketbroker.codec.message.columns import Positions
-from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.errors import CheckpointError, ConfigError, StoreError
 
 # A record may end in this many zeros (an empty properties length), which look like unwritten bytes.
 _ZEROS_OF_A_RECORD: Final = 2
@@ -53,14 +53,11 @@ _MARKED: Final = 256
 
 
 class LogProgress:
-    """Current files of a store's CommitLog. Offsets are physical ones.
+    """Current files of a store's CommitLog. Offsets are physical ones."""
 
-    Files that end before ``since`` are not read: a poll takes as long as what is new, however much is kept.
-    """
-
-    def __init__(self, root: StoreRoot, since: int = 0) -> None:
+    def __init__(self, root: StoreRoot) -> None:
         self.root = root
-        self.files = [file for file in commit_log_files(root, since) if file.data_end]
+        self.files = [file for file in commit_log_files(root) if file.data_end]
 
     @property
     def begin(self) -> int:
@@ -251,7 +248,8 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current end of the stores, at which the query stops."""
-        self._last = {log.root.broker: _at(log, log.end()) for log in map(LogProgress, self._options.stores)}
+        with StreamErrors():
+            self._last = {log.root.broker: _at(log, log.end()) for log in map(LogProgress, self._options.stores)}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch: complete records only, within the limits; ``start`` to wait.
@@ -261,8 +259,15 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         """
         if not isinstance(limit, ReadAllAvailable) and limit != self.getDefaultReadLimit():
             raise ConfigError(f"{limit} is not supported; use maxOffsetsPerTrigger or maxBytesPerTrigger")
+        self._delay.pause()
+        with StreamErrors():
+            end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
+        self._delay.restart(is_idle=end == start)
+        return end
+
+    def _next(self, start: Progress, *, bounded: bool) -> Progress:
         self._check_brokers(start)
-        logs = {store.broker: LogProgress(store, _offset(start, store.broker)) for store in self._options.stores}
+        logs = {store.broker: LogProgress(store) for store in self._options.stores}
         for broker in start:
             self._check_loss(logs[broker], _offset(start, broker), _offset(start, broker))
             self._check_same(logs[broker], start[broker])
@@ -272,12 +277,10 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         self._newest = {broker: _at(log, ends[broker]) for broker, log in logs.items()}
         if self._last is not None:
             ends = {broker: max(min(end, _offset(self._last, broker)), begins[broker]) for broker, end in ends.items()}
-        if not isinstance(limit, ReadAllAvailable):
+        if bounded:
             if self._is_too_early(logs, begins, ends):
                 return start
             ends = self._limited(logs, begins, ends)
-        if ends != begins:
-            self._delay.restart()
         return {
             broker: start[broker]
             if broker in start and ends[broker] == begins[broker]
@@ -335,22 +338,26 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
 
     def partitions(self, start: Progress, end: Progress) -> list[InputPartition]:
         """Return the splits of the records that begin from ``start`` to before ``end``."""
-        self._check_brokers(start)
         stores = [store for store in self._options.stores if _offset(start, store.broker) < _offset(end, store.broker)]
-        for store in stores:
-            self._check_part(store, start, end)
 
         def plan(split_size: int) -> list[StreamPartition]:
             return [part for store in stores for part in _parts(store, start, end, split_size)]
 
         least, split_size = self._options.min_partitions, self._options.table_options.split_size
-        found = plan_at_least(least, plan, split_size, lambda each: each.split.high - each.split.low)
+        with StreamErrors():
+            self._check_brokers(start)
+            for store in stores:
+                self._check_part(store, start, end)
+            found = plan_at_least(least, plan, split_size, lambda each: each.split.high - each.split.low)
         return list(found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part; the worker logs damage."""
-        if not isinstance(partition, StreamPartition):
-            return
+        if isinstance(partition, StreamPartition):
+            with StreamErrors(self._options.stores):
+                yield from self._rows(partition)
+
+    def _rows(self, partition: StreamPartition) -> Iterator[pa.RecordBatch]:
         selection = self._options.selection.and_(partition.selection)
         split, report = partition.split, DecodeReport()
         try:
@@ -361,9 +368,8 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
             for batch in read_split(split, self._schema, report, selection=selection):
                 yield with_properties(batch, self._options.properties)
         except StoreError as error:
-            if clearer := missing_store(error, self._options.stores):
-                raise clearer from error
-            if self._options.fail_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
+            is_gone = isinstance(error.__cause__, FileNotFoundError) and not missing_store(error, self._options.stores)
+            if self._options.fail_on_data_loss or not is_gone:
                 raise
             logger.warning("%s; its bytes %d to %d are skipped (failOnDataLoss=false)", error, split.low, split.high)
 
@@ -371,7 +377,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         known = {store.broker for store in self._options.stores}
         gone = ", ".join(broker for broker in start if broker not in known)
         if gone:
-            raise StoreError(
+            raise CheckpointError(
                 f"the query's checkpoint contains the brokers {gone}, but the query reads only "
                 f"{', '.join(sorted(known))}; name all stores as before, or start with another checkpoint"
             )
@@ -380,7 +386,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         """Report loss between two progresses of a store."""
         if store.broker in start:
             low, high = _offset(start, store.broker), _offset(end, store.broker)
-            log = LogProgress(store, low)
+            log = LogProgress(store)
             self._check_loss(log, low, high)
             self._check_same(log, start[store.broker])
             self._check_same(log, end[store.broker])
@@ -389,7 +395,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         """Report offsets from ``low`` on that the log has lost; offsets up to ``high`` are known to have existed."""
         name = f"the log of broker {log.root.broker} ({log.root.shown})"
         if low > log.written_end:
-            raise StoreError(
+            raise CheckpointError(
                 f"{name} ends at {log.written_end}, before offset {low} that the query has reached: the log was "
                 "truncated, or is that of another store; start with another checkpoint"
             )

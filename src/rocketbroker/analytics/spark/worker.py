@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.common.errors import RocketBrokerError, StoreError
+from rocketbroker.common.errors import CheckpointError, ConfigError, RocketBrokerError, StoreError
 
 # The JVM sets it for workers that run several tasks.
 _REUSED: Final = "SPARK_REUSE_WORKER"
@@ -88,6 +88,18 @@ class ShortErrors:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, StoreError) and (clearer := missing_store(error, self._stores)):
-            raise clearer from None
+            error = clearer
         if isinstance(error, RocketBrokerError):
+            self._note(error)
             raise error.with_traceback(None) from None
+
+    def _note(self, error: RocketBrokerError) -> None:
+        pass
+
+
+class StreamErrors(ShortErrors):
+    """``ShortErrors`` of a streaming query, which Spark ends: a note says how it goes on."""
+
+    def _note(self, error: RocketBrokerError) -> None:
+        if not isinstance(error, (CheckpointError, ConfigError)):
+            error.add_note("Once the cause is gone, start the query again: it goes on at its checkpoint.")

@@ -86,10 +86,12 @@ def test_the_delay_counts_from_the_last_micro_batch(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(read_options, "monotonic", lambda: now)
     delay = TriggerDelay(TriggerLimits(min_messages=9, max_delay_s=20.0))
     assert delay.least == 0
-    delay.restart()
+    delay.restart(is_idle=True)
+    assert delay.least == 0
+    delay.restart(is_idle=False)
     assert delay.least == 9
     now += 20
     assert delay.least == 0
     unlimited = TriggerDelay(TriggerLimits())
-    unlimited.restart()
+    unlimited.restart(is_idle=False)
     assert unlimited.least == 0

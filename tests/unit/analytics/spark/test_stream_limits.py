@@ -19,11 +19,15 @@ def store(tmp_path: Path) -> QueuedStore:
 
 
 class Clock:
-    """Time that passes only when a test says so."""
+    """Time that passes only while a reader sleeps, or when a test says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         monkeypatch.setattr(read_options, "monotonic", lambda: self.now)
+        monkeypatch.setattr(read_options, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture
@@ -106,6 +110,20 @@ def test_a_batch_waits_for_the_minimum_or_the_delay(store: QueuedStore, clock: C
     store.append(1)
     assert query.trigger()
     assert not query.trigger()
+
+
+def test_an_idle_stream_is_polled_every_100_ms(store: QueuedStore, clock: Clock):
+    query = Query(store.root)
+    assert query.trigger()
+    for _ in range(5):
+        assert not query.trigger()
+    assert clock.now == pytest.approx(0.4)
+    store.append(1)
+    assert query.trigger()
+    before = clock.now
+    store.append(1)
+    assert query.trigger()
+    assert clock.now == before, "a stream that has messages does not wait"
 
 
 def test_the_minimum_counts_all_brokers_and_goes_with_a_maximum(store: QueuedStore, tmp_path: Path, clock: Clock):

@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from rocketbroker.analytics.columns.selection import Selection
-from rocketbroker.analytics.files import commit_log_files
+from rocketbroker.analytics.files import commit_log_files, store_files
 from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.spark import stream_reader
+from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
 from rocketbroker.analytics.spark.source_options import encode_selection, source_options
 from rocketbroker.analytics.spark.stream_reader import LogProgress, MessageStreamReader, fair_shares
 from rocketbroker.common import local_file
@@ -20,6 +21,8 @@ from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.checkpointed_query import COLUMNS, SCHEMA, Query, through_json
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
+
+GOES_ON = "Once the cause is gone, start the query again: it goes on at its checkpoint."
 
 
 @pytest.fixture
@@ -275,8 +278,9 @@ def test_files_removed_before_they_were_read_end_the_query_or_are_a_told_gap(log
         rf"the log of broker store \({log_writer.root}\) begins at {int(first_left.name)}: offsets \d+ to "
         rf"{int(first_left.name)} were removed before they were read; set the option failOnDataLoss=false"
     )
-    with pytest.raises(StoreError, match=message):
+    with pytest.raises(StoreError, match=message) as raised:
         query.trigger()
+    assert raised.value.__notes__ == [GOES_ON]
     with pytest.raises(StoreError, match=message):
         query.reader.partitions(query.progress, {"store": {"offset": log_writer.end, "file": ""}})
     rows = tolerant.run()
@@ -294,8 +298,9 @@ def test_a_file_removed_between_planning_and_reading_likewise(log_writer, caplog
         first, hidden = log_writer.directory / ("0" * 20), log_writer.root / "hidden"
         first.rename(hidden)
         if fail == "true":
-            with pytest.raises(StoreError, match=f"cannot read the commit-log file {first}: No such file"):
+            with pytest.raises(StoreError, match=f"cannot read the commit-log file {first}: No such file") as raised:
                 list(query.reader.read(parts[0]))
+            assert raised.value.__notes__ == [GOES_ON]
         else:
             assert list(query.reader.read(parts[0])) == []
             assert f"{first}: No such file" in caplog.text
@@ -324,8 +329,11 @@ def test_a_log_that_ends_before_the_progress_is_rejected(log_writer):
     query.run()
     for path in sorted(log_writer.directory.iterdir())[1:]:
         path.unlink()
-    with pytest.raises(StoreError, match=r"ends at \d+, before offset \d+ that the query has reached: the log was"):
+    with pytest.raises(
+        StoreError, match=r"ends at \d+, before offset \d+ that the query has reached: the log was"
+    ) as raised:
         query.trigger()
+    assert not hasattr(raised.value, "__notes__"), "this checkpoint is of no more use"
 
 
 def cut(log_writer: CommitLogWriter, left: int) -> None:
@@ -475,6 +483,43 @@ def test_a_poll_reads_no_file_that_is_read_already(log_writer, monkeypatch):
     files = sorted(path.name for path in log_writer.directory.iterdir())
     assert len(files) > 3
     assert measured == files[-1:]
+
+
+def test_a_store_of_5000_files_is_planned_and_polled_by_reading_its_end(tmp_path, monkeypatch):
+    size, count = 1 << 20, 5_000
+    writer = CommitLogWriter(tmp_path, file_size=size, end=(count - 1) * size)
+    writer.append_many(10)
+    for number in range(count - 1):
+        with (writer.directory / f"{number * size:020d}").open("wb") as file:
+            file.truncate(size)
+    (writer.directory / f"{count * size:020d}").write_bytes(bytes(size))  # as a broker allocates it ahead
+    read: list[str] = []
+
+    def measure(base, path):
+        read.append(path.name)
+        return local_file.measure(base, path)
+
+    def open_file(folder, path, what="file"):
+        read.append(path)
+        return original(folder, path, what)
+
+    original = store_files.LocalFolder.open
+    monkeypatch.setattr(commit_log_files, "measure", measure)
+    monkeypatch.setattr(store_files.LocalFolder, "open", open_file)
+    source = RocketMQStore({"path": str(tmp_path)})
+    assert len(source.reader(source.schema()).partitions()) == count
+    assert len(read) <= 3, "the end of the log, and files of the store that are no log"
+    read.clear()
+    query = Query(tmp_path, splitSize="64m")
+    assert len(read) <= 3
+    for _ in range(2):
+        read.clear()
+        end = query.reader.latestOffset(query.progress, ReadAllAvailable())
+        assert len(read) <= 6, "a poll whose backlog is the whole log"
+        assert end[tmp_path.name]["offset"] == writer.end
+    read.clear()
+    assert len(query.reader.partitions(query.progress, through_json(end))) == count
+    assert len(read) <= 6
 
 
 def test_a_poll_goes_on_where_the_last_one_ended(log_writer, monkeypatch):

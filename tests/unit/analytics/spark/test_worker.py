@@ -4,6 +4,7 @@ What a worker sets once for its whole process is called in a process of its own.
 """
 
 import os
+import pickle
 import re
 import shutil
 import socket
@@ -14,29 +15,47 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
+from rocketbroker.analytics.spark.rocketmq import RocketMQ
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
 from rocketbroker.analytics.tables.table_reader import TABLES
 from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter
 
-# What Spark's worker does with what it gets, in a process without rocketbroker.
-ARRIVAL = "import pickle, sys; sys.modules['rocketbroker'] = None; pickle.loads(sys.stdin.buffer.read())"
+# What Spark's worker does with each object that it gets, in a process without a package.
+ARRIVAL = """
+import pickle, sys
+
+sys.modules[sys.argv[1]] = None
+for sent in pickle.load(sys.stdin.buffer):
+    try:
+        pickle.loads(sent)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
 SCHEMA = from_arrow_schema(TABLES["messages"].schema)
+ROWS = StructType([StructField("body", StringType())])
 
 
-def test_an_executor_without_the_package_says_what_to_do(tmp_path: Path) -> None:
-    source = RocketMQStore({"path": str(tmp_path)})
-    for sent in (source, source.reader(SCHEMA), source.streamReader(SCHEMA)):
-        arrived = subprocess.run(
-            [sys.executable, "-c", ARRIVAL], input=cloudpickle.dumps(sent), capture_output=True, check=False
-        )
-        assert arrived.stderr.decode().splitlines()[-1] == (
-            f"ModuleNotFoundError: the executor's Python at {socket.gethostname()}, {sys.executable}, has no "
-            "rocketbroker; bring rocketbroker by spark-submit --py-files rocketbroker.zip, and all that it needs by a "
-            "packed environment (--archives)"
-        )
+@pytest.mark.parametrize("missing", ["rocketbroker", "pyarrow", "msgspec"])
+def test_an_executor_without_a_package_says_what_to_do(tmp_path: Path, missing: str) -> None:
+    store, live = RocketMQStore({"path": str(tmp_path)}), RocketMQ({"namesrvAddr": "127.0.0.1:9", "subscribe": "T"})
+    sink = RocketMQ({"namesrvAddr": "127.0.0.1:9", "topic": "T"})
+    readers = [each for source in (store, live) for each in (source.reader(SCHEMA), source.streamReader(SCHEMA))]
+    sent = [store, live, *readers, sink.writer(ROWS, False), sink.streamWriter(ROWS, False)]
+    arrived = subprocess.run(
+        [sys.executable, "-c", ARRIVAL, missing],
+        input=pickle.dumps([cloudpickle.dumps(each) for each in sent]),
+        capture_output=True,
+        check=True,
+    )
+    text = (
+        f"the executor's Python at {socket.gethostname()}, {sys.executable}, has no {missing}; bring rocketbroker by "
+        "spark-submit --py-files rocketbroker.zip, and all that it needs by a packed environment (--archives)"
+    )
+    assert arrived.stdout.decode().splitlines() == [text] * len(sent)
 
 
 def test_a_reader_arrives_as_it_was(tmp_path: Path) -> None:
