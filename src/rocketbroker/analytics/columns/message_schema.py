@@ -74,13 +74,25 @@ def select_fields(
 ) -> pa.Schema:
     """Return ``columns`` of a table in their order, ``default`` if None, without metadata.
 
+    Names may be in any case, as in Spark; the schema has them as written.
+
     Raises:
         ConfigError: a column is unknown or repeated.
     """
     names = default.names if columns is None else columns
     for name in names:
-        if name not in known:
+        if name.lower() not in known:
             raise ConfigError(f"table {table} has no column {name!r}; its columns are {', '.join(known)}")
-    if len(set(names)) != len(names):
+    if len(set(map(str.lower, names))) != len(names):
         raise ConfigError(f"a column is named twice in {', '.join(names)}")
-    return pa.schema([known[name].remove_metadata() for name in names])
+    return pa.schema([known[name.lower()].remove_metadata().with_name(name) for name in names])
+
+
+def known_names(schema: pa.Schema) -> pa.Schema:
+    """Return a schema that was asked for with the names that tables have."""
+    return pa.schema([each.with_name(each.name.lower()) for each in schema])
+
+
+def as_asked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of the columns ``known_names(schema)`` as one of ``schema``."""
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

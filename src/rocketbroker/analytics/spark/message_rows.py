@@ -50,17 +50,23 @@ class MessageRow(NamedTuple):
 def check_columns(schema: StructType, topic: str | None) -> None:
     """Check the columns of a data frame to write; ``topic`` is the one of all rows, if any.
 
+    Names may be in any case, as in Spark.
+
     Raises:
-        ConfigError: a column is unknown, missing or of another type.
+        ConfigError: a column is unknown, missing, named twice or of another type.
     """
     allowed = ", ".join(f"{name} {' or '.join(kinds)}" for name, kinds in SINK_COLUMNS.items())
     for column in schema:
-        name, kind = column.name, column.dataType.simpleString()
-        if name not in SINK_COLUMNS:
-            raise ConfigError(f"column {name} is unknown; select or rename columns to those of a message: {allowed}")
-        if kind not in SINK_COLUMNS[name]:
-            raise ConfigError(f"column {name} is of type {kind}; cast it to {' or '.join(SINK_COLUMNS[name])}")
-    names = schema.names
+        kinds, kind = SINK_COLUMNS.get(column.name.lower()), column.dataType.simpleString()
+        if kinds is None:
+            raise ConfigError(
+                f"column {column.name} is unknown; select or rename columns to those of a message: {allowed}"
+            )
+        if kind not in kinds:
+            raise ConfigError(f"column {column.name} is of type {kind}; cast it to {' or '.join(kinds)}")
+    names = [name.lower() for name in schema.names]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a column is named twice in {', '.join(schema.names)}; drop or rename one")
     if "body" not in names:
         raise ConfigError(f"column body is missing; the columns of a message are {allowed}")
     if topic is None and "topic" not in names:
@@ -75,7 +81,7 @@ def message_rows(batch: pa.RecordBatch, topic: str | None, id_prefix: str, first
     Raises:
         RowError: a row is no message that can be sent.
     """
-    columns = {name: _values(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    columns = {name.lower(): _values(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     if topic is not None:
         columns["topic"] = [topic] * batch.num_rows
     for number, values in enumerate(zip(*columns.values(), strict=True), first):

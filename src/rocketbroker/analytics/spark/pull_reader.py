@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.spark import broker_queues
 from rocketbroker.analytics.spark.broker_queues import (
     BrokerQueues,
@@ -169,7 +170,8 @@ class _RangeReader(Sent):
             try:
                 while (pulled := sync.call(_next(pulls))) is not None:
                     records = _records_between(queue, pulled, at, partition.high, fail=options.fail_on_data_loss)
-                    yield from pulled_batches(queue, records, self._schema, options.properties)
+                    for batch in pulled_batches(queue, records, known_names(self._schema), options.properties):
+                        yield as_asked(batch, self._schema)
                     at = pulled.next_offset
             finally:
                 sync.call(pulls.aclose())

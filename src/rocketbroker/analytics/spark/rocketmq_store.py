@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.columns.arrow_columns import with_properties
+from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
 from rocketbroker.analytics.log.split import plan_at_least
@@ -127,8 +128,8 @@ class TableReader(Sent, DataSourceReader):
 
     def _rows(self, partition: TablePartition) -> Iterator[pa.RecordBatch]:
         options = self._options
-        rows = options.table.read(partition.part, self._schema, options.selection_of(partition.broker))
-        chosen = (with_properties(batch, options.properties) for batch in rows)
+        rows = options.table.read(partition.part, known_names(self._schema), options.selection_of(partition.broker))
+        chosen = (as_asked(with_properties(batch, options.properties), self._schema) for batch in rows)
         return chosen if options.fact is None else FACTS[options.fact.name].each(chosen, **options.fact.options)
 
 
@@ -151,8 +152,8 @@ def spark_schema(schema: pa.Schema, described: Mapping[str, pa.Field]) -> Struct
     """Return an Arrow schema as Spark's, with the comments of columns in ``described``, which DESCRIBE shows."""
     columns = from_arrow_schema(schema)
     for column in columns:
-        if column.name in described:
-            column.metadata = {"comment": described[column.name].metadata[b"comment"].decode()}
+        if (known := column.name.lower()) in described:
+            column.metadata = {"comment": described[known].metadata[b"comment"].decode()}
     return columns
 
 

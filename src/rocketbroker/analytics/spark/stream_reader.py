@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
+from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files, log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -365,8 +366,8 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
                 damage = damage_at_begin(split)
                 if damage is not None:
                     report.add_broken(damage)
-            for batch in read_split(split, self._schema, report, selection=selection):
-                yield with_properties(batch, self._options.properties)
+            for batch in read_split(split, known_names(self._schema), report, selection=selection):
+                yield as_asked(with_properties(batch, self._options.properties), self._schema)
         except StoreError as error:
             is_gone = isinstance(error.__cause__, FileNotFoundError) and not missing_store(error, self._options.stores)
             if self._options.fail_on_data_loss or not is_gone:

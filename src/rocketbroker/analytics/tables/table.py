@@ -131,7 +131,7 @@ def check_columns(table: str, fields: Mapping[str, pa.Field], schema: pa.Schema)
     """Raise :class:`ConfigError` as ``check_table_schema`` for a table with these columns."""
     select_fields(schema.names, table, fields)
     for each in schema:
-        allowed = allowed_types(fields[each.name])
+        allowed = allowed_types(fields[each.name.lower()])
         if each.type not in allowed:
             wanted = " or ".join(map(str, allowed))
             raise ConfigError(f"column {each.name} of {table} has type {wanted}, not {each.type}")

@@ -5,6 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import Stores, store_roots
 from rocketbroker.analytics.tables.config_tables import ConsumerOffsetsTable, SubscriptionGroupsTable, TopicsTable
@@ -64,4 +65,5 @@ def read_table(
     schema = table_schema(table, columns)
     check_selection(table, selection)
     parts = table.plan(chosen_stores(store_roots(stores), selection), selection, options)
-    return (batch for part in parts for batch in table.read(part, schema, selection))
+    known = known_names(schema)
+    return (as_asked(batch, schema) for part in parts for batch in table.read(part, known, selection))

@@ -93,6 +93,18 @@ def test_text_and_numbers_of_other_types_are_taken_as_well():
     assert (row.message.body, row.message.keys, row.message.deliver_time_ms) == ("größer".encode(), "k", 5)
 
 
+def test_columns_may_be_in_any_case():
+    check_columns(spark_columns(Topic="string", BODY="binary", Keys="string"), None)
+    schema = pa.schema([("Topic", pa.string()), ("BODY", pa.binary()), ("Keys", pa.string())])
+    batch = pa.RecordBatch.from_pylist([{"Topic": "T", "BODY": b"x", "Keys": "k"}], schema)
+    (row,) = message_rows(batch, None, "w:3", 7)
+    assert (row.message.topic, row.message.body, row.message.keys) == ("T", b"x", "k")
+    (row,) = message_rows(batch, "U", "w:3", 7)
+    assert row.message.topic == "U"
+    with pytest.raises(ConfigError, match="a column is named twice in topic, body, Topic; drop or rename one"):
+        check_columns(spark_columns(topic="string", body="binary", Topic="string"), None)
+
+
 def test_null_is_not_given():
     (row,) = rows({})
     assert row.message == Message("T", b"x", properties={"SPARK_MESSAGE_ID": "w:3:7"})

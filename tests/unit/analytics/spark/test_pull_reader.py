@@ -20,7 +20,7 @@ from rocketbroker.analytics.spark.pull_options import batch_options, stream_opti
 from rocketbroker.analytics.spark.pull_reader import PullReader, PullStreamReader
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.common.errors import ConfigError, RemotingConnectError, RocketBrokerError, StoreError
+from rocketbroker.common.errors import CheckpointError, ConfigError, RemotingConnectError, RocketBrokerError, StoreError
 from tests.support.fake_queues import FakeQueues
 
 SCHEMA = pa.schema(
@@ -50,6 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(pull_reader, "time", made)
     monkeypatch.setattr(read_options, "monotonic", made.monotonic)
+    monkeypatch.setattr(read_options, "sleep", made.sleep)
     return made
 
 
@@ -163,6 +164,14 @@ def test_columns_are_checked():
             kind(parse(given({})), wrong)
 
 
+def test_columns_are_resolved_in_any_case_and_keep_their_spelling(queues: FakeQueues):
+    schema = pa.schema([("Queue_Offset", pa.int64()), ("TOPIC", pa.string())])
+    reader = PullReader(batch_options(given({"subscribe": "Other"})), schema, lambda _address: queues)
+    (part,) = reader.partitions()
+    found = [row for batch in reader.read(part) for row in batch.to_pylist()]
+    assert found == [{"Queue_Offset": offset, "TOPIC": "Other"} for offset in range(5, 12)]
+
+
 def test_a_start_that_was_removed_is_a_loss(queues: FakeQueues, caplog: pytest.LogCaptureFixture):
     start = {"startingOffsets": '{"a": {"Orders": {"0": 7}}}', "subscribe": "Orders"}
     with pytest.raises(
@@ -257,6 +266,20 @@ def test_a_stream_may_start_at_the_ends_or_a_time(queues: FakeQueues):
     assert Stream(queues, startingTimestamp="11").batch() == {ORDERS: [*range(11, 32)], OTHER: [11]}
     with pytest.raises(ConfigError, match="no queue to read of topic None"):
         Stream(queues, subscribe="None")
+
+
+def test_an_error_of_a_stream_says_how_it_goes_on(queues: FakeQueues, stream: Stream):
+    stream.batch()
+    queues.failures = [RemotingConnectError("away")] * 2
+    with pytest.raises(RemotingConnectError) as raised:
+        stream.batch()
+    goes_on = "Once the cause is gone, start the query again: it goes on at its checkpoint."
+    assert raised.value.__notes__ == [goes_on]
+    end = {"a": {"Orders": {"0": 40}}}
+    (part,) = stream.reader.partitions({"a": {"Orders": {"0": 30}}}, end)
+    with pytest.raises(CheckpointError, match="start with another checkpoint") as ended:
+        list(stream.reader.read(part))
+    assert not hasattr(ended.value, "__notes__")
 
 
 def test_a_new_queue_is_read_from_its_first_message(queues: FakeQueues, stream: Stream, clock: Clock):

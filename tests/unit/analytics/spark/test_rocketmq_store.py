@@ -8,10 +8,11 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.log.message_reader import read_store
-from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
+from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore, spark_schema
 from rocketbroker.analytics.spark.source_options import FactRows, encode_selection
 from rocketbroker.analytics.sql.facts import FACTS, Fact, grouped
-from rocketbroker.analytics.tables.table_reader import TABLES
+from rocketbroker.analytics.tables.table import table_schema
+from rocketbroker.analytics.tables.table_reader import TABLES, find_table
 from rocketbroker.common.errors import ConfigError, StoreError
 from tests.support.commit_log_writer import CommitLogWriter
 
@@ -40,6 +41,21 @@ def test_several_stores_are_one_table_with_their_brokers(tmp_path: Path) -> None
     schema = StructType([StructField("broker", StringType())])
     reader = RocketMQStore({"path": f"a={tmp_path / 'one'},{tmp_path / 'two'}"}).reader(schema)
     assert [row["broker"] for row in rows_of(reader)] == ["a"] * 3 + ["two"] * 3
+
+
+def test_columns_are_resolved_in_any_case_and_keep_their_spelling(tmp_path: Path) -> None:
+    CommitLogWriter(tmp_path).append_many(100)
+    schema = StructType([StructField("Queue_ID", IntegerType()), StructField("TOPIC", StringType())])
+    source = RocketMQStore({"path": str(tmp_path), "selection": encode_selection(Selection(queue_ids={1}))})
+    rows = rows_of(source.reader(schema))
+    assert [row["Queue_ID"] for row in rows] == [1] * 25
+    assert {*rows[0]} == {"Queue_ID", "TOPIC"}
+    stream = source.streamReader(schema)
+    start = stream.initialOffset()
+    (part,) = stream.partitions(start, stream.latestOffset(start, stream.getDefaultReadLimit()))
+    assert [row for batch in stream.read(part) for row in batch.to_pylist()] == rows
+    wanted = table_schema(find_table("messages"), ["Topic"])
+    assert spark_schema(wanted, find_table("messages").fields)["Topic"].metadata["comment"].startswith("topic under")
 
 
 @pytest.mark.parametrize("name", TABLES)

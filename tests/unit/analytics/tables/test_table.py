@@ -6,9 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.tables.table import Rows, check_table_schema, queues_folder, root_folder, table_schema
-from rocketbroker.analytics.tables.table_reader import TABLES, find_table
+from rocketbroker.analytics.tables.table_reader import TABLES, find_table, read_table
 from rocketbroker.common.errors import ConfigError, StoreError
 
 
@@ -30,9 +32,30 @@ def test_columns_are_given_in_the_order_asked_for_without_metadata():
     assert (schema.names, schema.field("perm").metadata) == (["perm", "topic"], None)
 
 
+def test_names_may_be_in_any_case_and_stay_as_written(clean):
+    table = find_table("topics")
+    schema = table_schema(table, ["Topic", "PERM"])
+    assert schema.names == ["Topic", "PERM"]
+    check_table_schema(table, schema)
+    found = list(read_table(clean, "topics", ["Topic", "PERM"]))
+    assert {tuple(batch.schema.names) for batch in found} == {("Topic", "PERM")}
+    values = [row for batch in found for row in map(tuple, map(dict.values, batch.to_pylist()))]
+    assert values == [
+        row
+        for batch in read_table(clean, "topics", ["topic", "perm"])
+        for row in map(tuple, map(dict.values, batch.to_pylist()))
+    ]
+    (batch, *_) = read_store(clean, ["Queue_Id", "topic"], selection=Selection(queue_ids={0}))
+    assert batch.schema.names == ["Queue_Id", "topic"]
+    assert set(batch.column("Queue_Id").to_pylist()) == {0}
+    with pytest.raises(ConfigError, match=r"column Entry of index has type int32, not int64"):
+        check_table_schema(find_table("index"), pa.schema([("Entry", pa.int64())]))
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
+        (["topic", "Topic"], "a column is named twice in topic, Topic"),
         (["topic", "size"], "table topics has no column 'size'; its columns are broker, topic, read_queue_nums"),
         (["topic", "perm", "topic"], "a column is named twice in topic, perm, topic"),
     ],
