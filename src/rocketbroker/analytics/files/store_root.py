@@ -3,18 +3,19 @@
 root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3 (s3a), gs, hdfs, viewfs, abfs, file
 
-The place is a store's root or its commit-log directory; a path may have the wildcards of the shell. The query of an
-address may have options of the object store (endpoint, region), as pyarrow accepts them; its environment variables
-apply as well.
+The place is a store's root or its commit-log directory. A path, and that of an address, may have the wildcards of the
+shell; in an address ``?`` begins the query. The query may have options of the object store (endpoint, region), as
+pyarrow accepts them; its environment variables apply as well.
 """
 
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rocketbroker.common.errors import ConfigError
 
@@ -120,18 +121,44 @@ def _parse(one: str | Path | StoreRoot) -> tuple[str, str]:
 
 
 def _expanded(name: str, place: str) -> list[tuple[str, str]]:
-    """Return the names and places that a pattern matches, in order. A place that exists is not a pattern."""
-    parts = place.split("/")
-    at = next((number for number, part in enumerate(parts) if _WILDCARD.search(part)), None)
-    if at is None or "://" in place or Path(place).exists():
+    """Return the names and places that a pattern matches, in order. A path that exists is not a pattern."""
+    shown = StoreRoot("", place).shown
+    path, begin, options = place.partition("?") if "://" in place else (place, "", "")
+    parts, first = path.split("/"), 3 if "://" in place else 0
+    at = next((number for number in range(first, len(parts)) if _WILDCARD.search(parts[number])), None)
+    if at is None or ("://" not in place and Path(place).exists()):
         return [(name, place)]
     if name:
-        raise ConfigError(f"{name}={place}: a pattern names its stores itself; remove {name}=")
-    found = sorted(str(each) for each in Path("/").glob(place.lstrip("/")) if each.is_dir())
-    found = [each for each in found if not each.split("/")[at].startswith(".")]
+        raise ConfigError(f"{name}={shown}: a pattern names its stores itself; remove {name}=")
+    if "://" in place:
+        base = "/".join(parts[:at])
+        folders = _remote_folders(StoreRoot("", base + begin + options), [part for part in parts[at:] if part])
+        found = [(each[0], f"{base}/{quote('/'.join(each))}{begin}{options}") for each in folders]
+    else:
+        paths = sorted(str(each) for each in Path("/").glob(place.lstrip("/")) if each.is_dir())
+        found = [(each.split("/")[at], each) for each in paths if not each.split("/")[at].startswith(".")]
     if not found:
-        raise ConfigError(f"{place} matches no directory; name one that exists")
-    return [(each.split("/")[at], each) for each in found]
+        raise ConfigError(f"{shown} matches no directory; name one that exists")
+    return found
+
+
+def _remote_folders(base: StoreRoot, pattern: Sequence[str]) -> list[list[str]]:
+    """Return the names of folders, one below the other from ``base`` on, that match a pattern."""
+    from rocketbroker.analytics.files.store_files import open_folder
+
+    folder, found = open_folder(base), list[list[str]]([[]])
+    for part in pattern:
+        name = unquote(part)
+        if _WILDCARD.search(part):
+            listed = ((each, folder.folders("/".join(each))) for each in found)
+            found = [[*each, one] for each, names in listed for one in names if _matches(one, name)]
+        else:
+            found = [[*each, name] for each in found if folder.is_folder("/".join([*each, name]))]
+    return found
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
 
 
 def _address(place: str) -> str:
@@ -144,6 +171,8 @@ def _address(place: str) -> str:
         raise ConfigError(f"an address that begins with {found[0]} is invalid: {error}") from error
     if not parts.netloc and not parts.path.strip("/"):
         raise ConfigError(f"{found[0]} names no store; add a bucket or host, and a folder")
+    if "*" in parts.netloc.rpartition("@")[2]:
+        raise ConfigError(f"{StoreRoot('', place).shown}: a bucket or host cannot be a pattern; name it")
     if found[1].lower() in _HADOOP_S3:
         return "s3" + place[len(found[1]) :]
     if found[1].lower() != "file":

@@ -11,7 +11,7 @@ from pyarrow import fs
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.files.store_files import RemoteFile, StoreEntry, open_folder, opened
-from rocketbroker.analytics.files.store_root import StoreRoot
+from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
 from rocketbroker.analytics.jobs.queue_traffic import traffic_by_minute
 from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS
@@ -93,6 +93,19 @@ def test_recorded_stores_equal_the_slow_reader(server: S3Server, tmp_path: Path,
     report = DecodeReport()
     assert rows_of(server.address(f"stores/{name}"), report=report) == slow_rows(root / "commitlog", name)
     assert report.ranges == []
+
+
+def test_a_pattern_names_the_stores_of_a_bucket(server: S3Server, tmp_path: Path) -> None:
+    for name in ("a", "b", "c d", ".hidden"):
+        writer = CommitLogWriter(tmp_path / name)
+        writer.append()
+        server.put(tmp_path / name, f"many/{name}/store")
+    server.put(tmp_path / "a", "many/no-store")
+    assert [root.broker for root in store_roots(server.address("many/*/store"))] == ["a", "b", "c d"]
+    assert [root.broker for root in store_roots(server.address("many/[ab]/s*/commitlog"))] == ["a", "b"]
+    assert [row["broker"] for row in rows_of(server.address("many/*/store"))] == ["a", "b", "c d"]
+    with pytest.raises(ConfigError, match=r"/many/x\*/store matches no directory; name one that exists"):
+        store_roots(server.address("many/x*/store"))
 
 
 @pytest.mark.long
