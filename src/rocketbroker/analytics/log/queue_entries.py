@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketbroker.analytics.columns.selection import text_rows
+from rocketbroker.analytics.columns.arrow_columns import as_text, binary_slices, number_array
 from rocketbroker.analytics.files.commit_log_files import WINDOW_SIZE, LogFile, opened_log_file
 from rocketbroker.analytics.files.queue_files import queue_files
 from rocketbroker.analytics.files.store_files import StoreFolder, open_folder
 from rocketbroker.codec.message.columns import Positions
-from rocketbroker.codec.message.property_slices import Slices
 from rocketbroker.codec.storefile.consume_queue_layout import CQ_STORE_UNIT_SIZE
 from rocketbroker.codec.storefile.queue_files import CONSUME_QUEUE, Entries, is_entry, is_filler_entry
 from rocketbroker.codec.storefile.record_columns import Records, ScatteredRecords
@@ -224,12 +225,10 @@ def _check(records: Records, right: NDArray[np.bool_], wanted: _Wanted, numbers:
     right &= records.field("queue_offset") == wanted.queue_offsets[numbers]
     queue_ids = np.array([each.queue_id for each in wanted.ranges], np.int64)
     right &= records.field("queue_id") == queue_ids[wanted.queues[numbers]]
-    topics = sorted({each.topic for each in wanted.ranges})
-    topic_numbers = np.array([topics.index(each.topic) for each in wanted.ranges], np.int64)[wanted.queues[numbers]]
-    for number, topic in enumerate(topics):
-        right &= (topic_numbers != number) | text_rows(
-            records.data, Slices(records.topic_at, records.topic_length), {topic}
-        )
+    topics = pa.array([each.topic.encode("utf-8", "surrogatepass") for each in wanted.ranges], pa.binary())
+    found = as_text(binary_slices(records.data, records.topic_at, records.topic_length)).cast(pa.binary())
+    same_topic = pc.equal(found, topics.take(number_array(wanted.queues[numbers])))
+    right &= same_topic.to_numpy(zero_copy_only=False)
     if not right.all():
         wrong = int(wanted.offsets[numbers][np.argmin(right)])
         raise QueueNotWholeError(f"the entry that points to offset {wrong} does not match the record there")

@@ -90,7 +90,7 @@ class _Planner:
         self._report = report
         self._has_all = has_all_queues(folder)
         self._log_end = files[-1].base + files[-1].data_end
-        self._topics = queue_topics(folder, CONSUME_QUEUE)
+        self._topics = dict.fromkeys(queue_topics(folder, CONSUME_QUEUE))  # in order, and looked up for each topic
         self._wanted = self._wanted_topics()
 
     def plan(self, bounds: tuple[int, int], part_size: int) -> QueuePlan | None:
