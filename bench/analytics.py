@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Final
@@ -23,26 +24,39 @@ import numpy as np
 import typer
 
 from bench import load
+from bench.analytics_cases import POLLS
 from bench.harness import ROOT, BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
+from bench.measure import anonymous_mib, watched
 from bench.mixed_stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
 PLAIN: Final = (
     *("read", "headers", "headers_walk", "pruned", "pruned_loop", "full", "time_1pct"),
-    *("traffic_decode", "traffic_queues"),
+    *("traffic_decode", "traffic_queues", "poll"),
 )
 SPARK: Final = ("spark_pruned", "spark_full", "spark_time_1pct", "spark_traffic")
 #: Spark cases with the messages as Parquet, and commands, their start included; they run if they are named.
 STAGED: Final = ("spark_export", "spark_parquet_pruned")
-COMMANDS: Final = {"audit": ("mqanalytics", "audit"), "check": ("mqstore", "check")}
+COMMANDS: Final = {
+    "audit": ("mqanalytics", "audit"),
+    "check": ("mqstore", "check"),
+    "traffic": ("mqanalytics", "traffic"),
+    "hot-keys": ("mqanalytics", "hot-keys"),
+    "count_spark": ("mqanalytics", "count", "--engine", "spark"),
+    "count": ("mqanalytics", "count"),
+}
+#: Commands that are to take less than ``COUNTING_LIMIT_MIB`` with all their processes.
+COUNTING: Final = ("traffic", "hot-keys", "count_spark", "count")
+COUNTING_LIMIT_MIB: Final = 1024
 KNOWN: Final = (*PLAIN, *SPARK, *STAGED, *COMMANDS)
 #: Cases that are run on stores of each size; all others on the first size only.
 GROWING: Final = (
     *("read", "headers_walk", "pruned", "traffic_queues"),
     *("spark_pruned", "spark_time_1pct", "spark_traffic"),
 )
-#: The case without messages: the start of a Spark session.
-START: Final = "spark_start"
+#: The cases without messages: the start of a Spark session, and the polls of a stream.
+START, POLL = "spark_start", "poll"
+POLL_LIMIT_MS: Final = 10
 #: Apache's push consumer drains one topic; its time is scaled to all messages of the store.
 DRAIN, DRAIN_TOPIC, _DRAIN_LIMIT_S = "java_drain", "orders", 900
 WORKER_LIMIT_MIB: Final = 1024
@@ -61,7 +75,8 @@ class Measure:
         cores: cores of the Spark session; 0 without Spark.
         messages, size: messages in the store, and bytes of its log.
         wall, cpu: seconds; CPU time of all processes.
-        peak: peak memory in MiB of the process, or with Spark of one Python worker; 0 if it was not measured.
+        peak: peak memory in MiB: of the process, with Spark of one Python worker, and the anonymous memory of all
+            processes of a command; 0 if it was not measured.
     """
 
     round: int
@@ -188,19 +203,26 @@ def run_cases(store: Store, number: int, cores: int, *command: str) -> Iterator[
 
 def run_command(store: Store, number: int, name: str) -> Measure:
     """Run one of ``COMMANDS`` twice and return the measure of the second run."""
-    program, job = COMMANDS[name]
+    program, job, *options = COMMANDS[name]
     for _ in range(2):
         # Spark's JVM waits for its workers, and the command for the JVM, so that children have the time of all.
         before, begun = os.times(), time.perf_counter()
-        done = subprocess.run(
-            [ROOT / "bin" / program, job, store.root], capture_output=True, text=True, errors="replace", check=False
-        )
+        with (
+            subprocess.Popen(
+                [ROOT / "bin" / program, job, *options, store.root],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            ) as process,
+            watched(partial(anonymous_mib, process.pid)) as peaks,
+        ):
+            said, _ = process.communicate()
         wall, after = time.perf_counter() - begun, os.times()
-        if done.returncode:
-            said = f"{done.stdout}{done.stderr}"[-_SHOWN:].strip()
-            raise BenchError(f"{program} {job} ended with exit status {done.returncode}: {said}")
+        if process.returncode:
+            raise BenchError(f"{program} {job} ended with exit status {process.returncode}: {said[-_SHOWN:].strip()}")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Measure(number, name, store.gib, 0, store.messages, store.size, wall, cpu)
+    return Measure(number, name, store.gib, 0, store.messages, store.size, wall, cpu, max(peaks))
 
 
 def java_drain(store: Store, home: Path) -> Measure:
@@ -249,14 +271,22 @@ def markdown(found: Sequence[Measure]) -> str:
         times = [f"{line.wall:.2f}", f"{line.cpu:.2f}"]
         each = [f"{line.cpu_ns:.1f}", f"{line.rate / 1e6:,.0f}", f"{line.peak:,.0f}"]
         rows.append(
-            [*begin, "-", *times, *"---"] if line.name == START else [*begin, f"{line.messages:,}", *times, *each]
+            [*begin, "-", *times, *"---"]
+            if line.name in {START, POLL}
+            else [*begin, f"{line.messages:,}", *times, *each]
         )
     aims = [
         [aim.text, str(gib or "-"), aim.shown, f"{ratio:.2f}", aim.judged(ratio)] for aim, gib, ratio in ratios(found)
     ]
-    if workers := [line.peak for line in found if line.cores]:
-        met = "met" if max(workers) <= WORKER_LIMIT_MIB else "not met"
-        aims.append(["peak of a worker, MiB", "all", f"≤ {WORKER_LIMIT_MIB}", f"{max(workers):.0f}", met])
+    most = (
+        ("peak of a worker, MiB", WORKER_LIMIT_MIB, [line.peak for line in found if line.cores]),
+        ("peak of a command that counts, MiB", COUNTING_LIMIT_MIB, [e.peak for e in found if e.name in COUNTING]),
+        ("a poll of a stream, ms", POLL_LIMIT_MS, [line.wall / POLLS * 1e3 for line in found if line.name == POLL]),
+    )
+    for text, limit, values in most:
+        if values:
+            met = "met" if max(values) <= limit else "not met"
+            aims.append([text, "all", f"≤ {limit}", f"{max(values):.0f}", met])
     return table(head, rows) + "\n\n" + table(["ratio", "GiB", "aim", "measured", ""], aims, "lrrrl")
 
 

@@ -27,7 +27,8 @@ from rocketbroker.analytics.jobs.queue_traffic import decoded_traffic, traffic_b
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 from rocketbroker.codec.storefile.record_columns import Records
-from rocketbroker.codec.storefile.store_file import LogWindow
+from rocketbroker.codec.storefile.store_file import LogWindow, offset_to_file_name
+from tests.support.commit_log_writer import CommitLogWriter
 
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE_MAGIC: Final = Struct(">iI")
@@ -148,6 +149,42 @@ def _messages(traffic: pa.Table) -> int:
     return int(pc.sum(traffic.column("messages")).as_py())
 
 
+#: Files of the log that ``poll`` has unread, and how often it asks for the end.
+POLLED_FILES: Final = 1_000
+POLLS: Final = 100
+_FILE_SIZE: Final = 1 << 30
+
+
+def poll(root: Path) -> Callable[[], int]:
+    """Return a case that asks a stream for its end while it has the whole log to read; files are sparse, but the last.
+
+    It counts no messages.
+    """
+    # Imported here: the other cases are measured without PySpark.
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
+
+    sparse = Path(f"{root}-sparse")
+    if not sparse.exists():
+        writer = CommitLogWriter(sparse, _FILE_SIZE, end=(POLLED_FILES - 1) * _FILE_SIZE)
+        writer.append_many(1_000)
+        for base in range(0, (POLLED_FILES - 1) * _FILE_SIZE, _FILE_SIZE):
+            path = writer.directory / offset_to_file_name(base)
+            path.touch()
+            os.truncate(path, _FILE_SIZE)
+    source = RocketMQStore({"path": str(sparse)})
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+
+    def ask() -> int:
+        for _ in range(POLLS):
+            reader.latestOffset(start, ReadAllAvailable())
+        return 0
+
+    return ask
+
+
 #: Each case prepares the store before the clock starts and returns the function to time.
 CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
     "read": lambda root: lambda: read(root),
@@ -159,6 +196,7 @@ CASES: Final[dict[str, Callable[[Path], Callable[[], int]]]] = {
     "time_1pct": lambda root: lambda: _in_one_percent(root),
     "traffic_decode": lambda root: lambda: _messages(decoded_traffic(str(root))),
     "traffic_queues": lambda root: lambda: _messages(traffic_by_minute(str(root))),
+    "poll": poll,
 }
 
 

@@ -12,10 +12,9 @@ import json
 import shutil
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,14 +23,13 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.analytics_cases import PRUNED, one_percent
-from bench.measure import cpu_seconds, own_anonymous_mib, process_tree
+from bench.measure import cpu_seconds, own_anonymous_mib, process_tree, watched
 from rocketbroker.analytics import Scope, Selection, register, spark_session, store_roots
 from rocketbroker.analytics.columns.selection import EVERYTHING
 from rocketbroker.analytics.jobs.export import export
 from rocketbroker.analytics.jobs.message_jobs import traffic
 from rocketbroker.analytics.spark.source_options import encode_selection
 
-_WATCH_SECONDS: Final = 0.05
 #: Topics of a broker that the format ``rocketmq`` reads, and sends to.
 LIVE_TOPIC: Final = "BenchLive"
 SINK: Final = "live_sink"
@@ -124,27 +122,14 @@ LIVE: Final[dict[str, Run]] = {
 }
 
 
-@contextmanager
-def _watched(pid: int) -> Iterator[list[float]]:
-    """Sample the anonymous memory of the Python processes below this one, in MiB, while the block runs."""
-    done, found = threading.Event(), [0.0]
-
-    def watch() -> None:
-        while not done.wait(_WATCH_SECONDS):
-            found.extend(own_anonymous_mib(each, "python") for each in process_tree(pid) if each != pid)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield found
-    finally:
-        done.set()
-        thread.join()
+def _largest_worker(pid: int) -> float:
+    """Return the anonymous memory of the largest Python process below this one, in MiB."""
+    return max((own_anonymous_mib(each, "python") for each in process_tree(pid) if each != pid), default=0.0)
 
 
 def _told(name: str, own: int, work: Callable[[], int]) -> None:
     """Time some work and print its line."""
-    with _watched(own) as peaks:
+    with watched(partial(_largest_worker, own)) as peaks:
         begun, before = time.perf_counter(), cpu_seconds(own)
         messages = work()
         wall, cpu = time.perf_counter() - begun, cpu_seconds(own) - before

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ _FIRST_TIME, _AFTER_TIMES = 11, 15
 _MARGIN = 2 << 30  # bytes left free
 _SMALLEST, _LARGEST = 64, 1024  # bytes of an append
 _PAUSE_S = 0.001
+_WATCH_S = 0.05
 
 
 def process_tree(pid: int) -> Iterator[int]:
@@ -64,6 +66,24 @@ def own_anonymous_mib(pid: int, name: str = "") -> float:
         return 0
     found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
     return int(found[1]) / 1024 if found and name in status.partition("\n")[0] else 0
+
+
+@contextmanager
+def watched(sample: Callable[[], float]) -> Iterator[list[float]]:
+    """Take samples, twenty a second, while the block runs; yield their list, which begins with 0."""
+    done, found = threading.Event(), [0.0]
+
+    def watch() -> None:
+        while not done.wait(_WATCH_S):
+            found.append(sample())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        thread.join()
 
 
 class Cost(NamedTuple):

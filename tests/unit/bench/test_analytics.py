@@ -32,7 +32,7 @@ from bench.analytics import (
     seconds_for,
     staging,
 )  # fmt: skip
-from bench.analytics_cases import CASES, one_percent
+from bench.analytics_cases import CASES, POLLED_FILES, one_percent
 from bench.analytics_live import STORED
 from bench.analytics_spark import CASES as SPARK_CASES
 from bench.harness import BenchError, application
@@ -59,9 +59,16 @@ def test_all_cases_have_their_place_in_the_run():
     assert set(GROWING) <= {*PLAIN, *SPARK}
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"read", "time_1pct"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"read", "time_1pct", "poll"}))
 def test_a_case_goes_through_all_messages(store: Path, name: str):
     assert CASES[name](store)() == COUNT
+
+
+def test_polls_have_no_messages(store: Path):
+    assert CASES["poll"](store)() == 0
+    files = list(Path(f"{store}-sparse", "commitlog").iterdir())
+    assert len(files) == POLLED_FILES
+    assert sum(file.stat().st_blocks for file in files) * 512 < 1 << 20, "the files are sparse"
 
 
 def test_a_hundredth_of_the_time_is_what_a_plain_loop_finds_in_it(store: Path):
@@ -81,6 +88,7 @@ def test_a_command_on_a_store_is_timed_to_its_end_or_shows_its_output(store: Pat
     measured = run_command(Store(store, 0, COUNT, 1), 1, "check")
     assert (measured.name, measured.messages) == ("check", COUNT)
     assert measured.cpu > 0
+    assert measured.peak > 10
     with pytest.raises(BenchError, match="mqstore check ended with exit status"):
         run_command(Store(tmp_path, 0, 1, 1), 1, "check")
 
@@ -159,6 +167,13 @@ def test_workers_are_compared_with_their_limit():
     assert "| peak of a worker, MiB | all | ≤ 1024 | 2000 | not met |" in markdown(
         lines([run("spark_full", 1, cores=2, peak=2000.0), run("full", 1, peak=9000.0)])
     )
+
+
+def test_polls_and_commands_are_compared_with_their_limits():
+    found = markdown(lines([run("poll", 1.0, wall=2.0), run("traffic", 1, peak=900.0), run("audit", 1, peak=2000.0)]))
+    assert "| a poll of a stream, ms | all | ≤ 10 | 20 | not met |" in found
+    assert "| peak of a command that counts, MiB | all | ≤ 1024 | 900 | met |" in found
+    assert "| poll | 1 | - | - | 2.00 | 1.00 | - | - | - |" in found
 
 
 GIB = 1 << 30

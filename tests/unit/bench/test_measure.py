@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from bench.measure import (
     probe_fdatasync,
     process_tree,
     room,
+    watched,
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -131,6 +133,21 @@ def test_work_costs_what_it_adds():
     assert 0.08 <= found.cpu < 5
     assert found.mib == pytest.approx(40, abs=20)
     assert own_anonymous_mib(os.getpid(), "no such name") == 0
+
+
+def test_samples_are_taken_while_the_block_runs():
+    values, taken = iter([5.0, 9.0]), threading.Event()
+
+    def sample() -> float:
+        found = next(values, None)
+        if found is None:
+            taken.set()
+        return found or 1.0
+
+    with watched(sample) as samples:
+        assert taken.wait(10)
+    assert samples[:3] == [0.0, 5.0, 9.0]
+    assert max(samples) == 9.0
 
 
 def test_the_probe_syncs_at_least_twice_and_removes_its_file(tmp_path: Path):
