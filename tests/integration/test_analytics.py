@@ -1,6 +1,7 @@
 """The data source and the count in a Spark session; what needs none is tested in tests/unit/analytics."""
 
 import json
+import os
 import shutil
 import signal
 import threading
@@ -8,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -103,6 +105,22 @@ def test_counts_are_those_of_a_plain_loop(spark: SparkSession, store: Path) -> N
         store / "commitlog"
     )
     assert all(0 <= done <= total for done, total in told)
+    assert told
+    assert told[-1][0] == told[-1][1] > 0
+
+
+def test_a_file_that_shrinks_within_a_session_is_named_at_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    writer = CommitLogWriter(tmp_path / "store")
+    writer.append_many(50)
+    planned = spark.read.format("rocketmq_store").schema("size int").load(str(writer.root)).rdd
+    assert planned.getNumPartitions() == 1
+    path, position, _ = writer.records[20]
+    os.truncate(path, position)
+    text = f"{path} became shorter while it was read, {position} bytes instead of {writer.file_size}; restore it, or "
+    with pytest.raises(Py4JJavaError) as raised:
+        planned.count()
+    assert text + "read the store again as it is now" in str(raised.value)
+    assert spark.read.format("rocketmq_store").load(str(writer.root)).count() == 20
 
 
 def test_a_folder_may_have_any_name(spark: SparkSession, store: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import shutil
+import sys
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -27,6 +28,7 @@ from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSIO
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.job_frames import found, made_store, rows_of
+from tests.support.pseudo_terminal import pseudo_terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -65,9 +67,15 @@ def job_descriptions(spark: SparkSession) -> list[str]:
 def test_spark_shows_what_its_jobs_are_for(spark: SparkSession, made: Path, tmp_path: Path) -> None:
     before = len(job_descriptions(spark))
     with described(spark, "of a program"):
-        for job in ("traffic", "export"):
-            to = ["--to", str(tmp_path / "export")] if job == "export" else []
-            printed = CliRunner().invoke(app, [job, str(made), *to])
+        for job, *options in (
+            ("traffic",),
+            ("export", "--to", str(tmp_path / "export")),
+            ("search", "--text", "1"),
+            ("compare", str(shutil.copytree(made, tmp_path / "copy"))),
+            ("lag",),
+            ("audit",),
+        ):
+            printed = CliRunner().invoke(app, [job, str(made), *options])
             assert printed.exit_code == 0, printed.output
         count_messages(made, spark)
         spark.range(1).collect()
@@ -79,12 +87,35 @@ def test_spark_shows_what_its_jobs_are_for(spark: SparkSession, made: Path, tmp_
         unread,
         "Export messages as parquet",
         unread,
+        "Searching",
+        unread,
+        "Comparing",
+        unread,
+        "Reading offsets",
+        unread,
+        "Audit: survey queues and index files",
+        "Audit: check the log",
+        "Audit: check queues and index files by the log",
         "Count messages by topic and queue",
         "of a program",
         "",
     ]
     plan = spark.read.format("rocketmq_store").load(str(made))._jdf.queryExecution().toString()
     assert "BatchScan rocketmq_store" in plan
+
+
+def test_a_job_shows_a_bar_on_a_terminal(
+    spark: SparkSession, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with pseudo_terminal() as (descriptor, shown), open(descriptor, "w", closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        app(["traffic", str(made)], standalone_mode=False)
+        monkeypatch.undo()
+    assert "Count messages and bytes of each topic by time" in shown.decode()
+    assert "━" in shown.decode(), "a progress bar"
+    assert "everything was read" in capsys.readouterr().out
+    assert spark.range(1).count() == 1, "the session goes on"
 
 
 def test_unreadable_messages_are_counted(spark: SparkSession, recorded: Path, made: Path, tmp_path: Path) -> None:

@@ -11,15 +11,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
+from rocketbroker.analytics.jobs.job_list import JOBS
 from rocketbroker.app.mqanalytics import cli
+from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.delta_table import delta_rows, lake_settings
 from tests.support.java_toolchain import LAKES
 from tests.support.killed_stream import LIMIT_S, SOURCES, KilledStream
 from tests.support.our_servers import ROOT, OurServers
 from tests.support.ports import LOOPBACK
+from tests.support.pseudo_terminal import pseudo_terminal
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.slow_store_reader import slow_rows
 from tests.support.spark_cluster import SparkCluster, package_zip
@@ -29,6 +33,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).parents[1] / "support" / "cluster_job.py"
+JOBS_PROGRAM = JOB.with_name("all_jobs.py")
 # A format that is registered does not take the driver's Python path to executors.
 BARE_JOB = """
 import sys
@@ -66,9 +71,8 @@ def test_two_workers_read_a_local_and_a_remote_store_with_the_files_of_spark_sub
     for seed, (broker, writer) in enumerate(writers.items()):
         writer.append_many(600, seed)
         for row in slow_rows(writer.directory):
-            if row["topic"].startswith("Topic"):
-                expected[broker, row["topic"]][0] += 1
-                expected[broker, row["topic"]][1] += row["size"]
+            expected[broker, row["topic"]][0] += 1
+            expected[broker, row["topic"]][1] += row["size"]
     path, position, size = writers["b"].records[101]
     lost = next(row for row in slow_rows(writers["b"].directory) if row["physical_offset"] == int(path.name) + position)
     overwrite(path, position + 4, b"????")
@@ -83,7 +87,8 @@ def test_two_workers_read_a_local_and_a_remote_store_with_the_files_of_spark_sub
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
     result = json.loads(lines[0].removeprefix("RESULT "))
-    assert result["counts"] == sorted([*key, *values] for key, values in expected.items())
+    assert result["sizes"] == sorted([*key, *values] for key, values in expected.items())
+    assert result["counts"] == [row for row in result["sizes"] if row[1].startswith("Topic")]
     assert result["executors"] == 2
     assert result["partitions"] >= 4
     assert result["corrupt"] == 1
@@ -99,8 +104,14 @@ def test_jobs_run_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
     here = f"spark.driver.host={LOOPBACK}"
     options = ["--master", cluster.master, "--conf", here, "--conf", "spark.executor.memory=512m"]
     command = [sys.executable, "-m", "rocketbroker.app.mqanalytics.cli", *options, "sizes", str(writer.root), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    environment = os.environ | {"TERM": "xterm"}
+    with pseudo_terminal() as (terminal, shown):
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=300, check=False, env=environment
+        )
+    assert done.returncode == 0, shown[-4000:].decode()
+    assert "Measure the sizes of messages by topic, in bytes" in shown.decode()
+    assert "━" in shown.decode(), "a progress bar"
     found = {row["topic"]: row["messages"] for row in json.loads(done.stdout)["rows"]}
     assert found == Counter(row["topic"] for row in rows)
     # The master runs executors for an application of that name.
@@ -108,6 +119,59 @@ def test_jobs_run_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
     submitted = cluster.submit(Path(cli.__file__), "sizes", str(writer.root), "--json", py_files=package_zip(tmp_path))
     assert submitted.returncode == 0, submitted.stderr[-4000:]
     assert json.loads(submitted.stdout)["rows"] == json.loads(done.stdout)["rows"]
+
+
+@pytest.mark.soak
+def test_each_job_has_the_same_rows_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
+    store = golden_store.unpack("clean", tmp_path / "a")
+    other = Path(shutil.copytree(store, tmp_path / "b" / "other"))
+    message = golden_store.manifest("clean")["messages"][20]
+    overwrite(other / "commitlog" / ("0" * 20), message["phyOffset"] + 4, b"????")
+    local = subprocess.run(
+        [sys.executable, JOBS_PROGRAM, store, other, tmp_path / "local"], capture_output=True, text=True, check=False
+    )
+    arguments = [str(each) for each in (store, other, tmp_path / "remote")]
+    remote = cluster.submit(JOBS_PROGRAM, *arguments, py_files=package_zip(tmp_path))
+    results = []
+    for done in (local, remote):
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+        results.append(json.loads(lines[0].removeprefix("RESULT ")))
+    (_, here), (master, there) = results
+    assert master == cluster.master
+    for _, found in (here["lag"], there["lag"]):
+        found["rows"] = [{**row, "time": None, "behindMs": None} for row in found["rows"]]
+    for _, found in (here["export"], there["export"]):
+        found["to"] = None
+    assert there == here
+    assert {*here} == {*JOBS, "lag", "search", "compare", "export", "audit", "count"}
+    assert [code for code, _ in here.values()].count(3) == 1, "what compare finds"
+    exported = [
+        ds.dataset(tmp_path / name, ignore_prefixes=["_"]).to_table(["physical_offset"])["physical_offset"].to_pylist()
+        for name in ("local", "remote")
+    ]
+    assert (
+        sorted(exported[0]) == sorted(exported[1]) == [row["physical_offset"] for row in slow_rows(store / "commitlog")]
+    )
+
+
+@pytest.mark.soak
+def test_the_first_example_of_the_manual_runs_at_a_cluster(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "store")
+    for number in range(30):
+        writer.append(topic=b"T%d" % (number % 2), properties=b"TAGS\x01t%d\x02" % (number % 3))
+    manual = (ROOT / "docs" / "reference" / "analytics.md").read_text()
+    example = manual.partition("```python\n")[2].partition("```")[0]
+    assert example.count("/home/rocketmq/store") == 1
+    example = example.replace("/home/rocketmq/store", str(writer.root))
+    job = tmp_path / "example.py"
+    job.write_text(example + '    print("MASTER", spark.sparkContext.master)\n')
+    done = cluster.submit(job, PYTHONPATH=str(ROOT / "src"))
+    assert done.returncode == 0, done.stderr[-6000:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "|" in line]
+    rows = Counter((row["topic"], row["tags"]) for row in slow_rows(writer.directory))
+    assert sorted(cells[1:]) == sorted([topic, tags, str(count)] for (topic, tags), count in rows.items())
+    assert f"MASTER {cluster.master}" in done.stdout
 
 
 @pytest.mark.soak

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rocketbroker.analytics import messages, register, table
+from rocketbroker.analytics import Scope, Selection, messages, register, sizes, store_roots, table
 
 
 def where_it_ran(_: object) -> list[tuple[str, str]]:
@@ -23,9 +23,11 @@ if __name__ == "__main__":
     counts = (
         frame.where("topic LIKE 'Topic%'").groupBy("broker", "topic").agg({"size": "sum", "topic": "count"}).collect()
     )
+    job = sizes(Scope(spark, tuple(store_roots(sys.argv[1])), Selection())).collect()
     workers = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where_it_ran).collect()
     print("RESULT " + json.dumps({
         "counts": sorted([row[0], row[1], row["count(topic)"], row["sum(size)"]] for row in counts),
+        "sizes": sorted([row["broker"], row["topic"], row["messages"], row["bytes"]] for row in job),
         "partitions": frame.rdd.getNumPartitions(),
         "executors": len({folder for folder, _ in workers}),
         "imported": sorted({source for _, source in workers}),

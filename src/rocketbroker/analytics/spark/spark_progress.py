@@ -59,13 +59,15 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
 class SparkProgress:
     """Reports the progress of Spark's jobs while the block runs: calls ``progress`` five times a second on a thread.
 
-    With ``progress`` the session must have its own context, as local ones do.
+    After a block without an error, ``progress`` is called once more, with all tasks finished. With ``progress`` the
+    session must have its own context, as local ones do.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
         # A session of Spark Connect has no context.
         self._tracker = None if progress is None else spark.sparkContext.statusTracker()
         self._progress = progress
+        self._total = 1
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="spark-progress", daemon=True)
 
@@ -73,10 +75,12 @@ class SparkProgress:
         if self._progress is not None:
             self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._progress is not None and error is None:
+            self._progress(self._total, self._total)
 
     def _poll(self) -> None:
         assert self._progress is not None
@@ -85,4 +89,5 @@ class SparkProgress:
             stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
             running = [stage for stage in stages if stage is not None]
             if running:
-                self._progress(sum(s.numCompletedTasks for s in running), sum(s.numTasks for s in running))
+                self._total = sum(stage.numTasks for stage in running)
+                self._progress(sum(stage.numCompletedTasks for stage in running), self._total)
