@@ -1,5 +1,6 @@
 """Jobs against plain Python over what a plain loop reads, on a recorded and on made stores; what the commands print."""
 
+import json
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from rocketbroker.analytics.jobs.message_jobs import (
 from rocketbroker.analytics.jobs.scope import Scope
 from rocketbroker.analytics.jobs.search import UNREADABLE_BODY, Pattern, search
 from rocketbroker.common.errors import ConfigError
+from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.job_frames import found, frame, made_store, row, rows_of
 from tests.support.retry_names import RETRY_NAMES
 
@@ -73,6 +75,23 @@ def test_a_job_has_the_same_rows_over_stores_and_over_a_data_frame(
     over_stores, over_a_frame = found(job(scope)), found(job(frame(spark, rows_of(made))))
     assert sorted(map(repr, over_stores)) == sorted(map(repr, over_a_frame))
     assert bool(over_stores) is (job is not retry_delays), "the store has no retries"
+
+
+@pytest.mark.soak
+def test_a_job_takes_ten_thousand_topics(spark: SparkSession, tmp_path: Path) -> None:
+    topics, writer = 10_000, CommitLogWriter(tmp_path / "store", file_size=1 << 24)
+    for number in range(2 * topics):
+        writer.append(topic=b"T%d" % (number % topics), queue_id=number // topics)
+    configs = {f"T{number}": {"topicName": f"T{number}", "writeQueueNums": 4} for number in range(topics)}
+    (writer.root / "config").mkdir()
+    (writer.root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": configs}))
+    scope = Scope(spark, tuple(store_roots(f"a={writer.root}")), EVERYTHING)
+    rows = found(skew(scope, scope.table("topics")))
+    assert len(rows) == 4 * topics
+    assert Counter((each["queue_id"], each["messages"]) for each in rows) == {
+        (queue_id, int(queue_id < 2)): topics for queue_id in range(4)
+    }
+    assert len(found(traffic(scope))) == topics
 
 
 # -- traffic

@@ -145,7 +145,7 @@ class LocalFolder(StoreFolder):
     def entries(self, folder: str = "") -> list[StoreEntry]:
         """List a folder by name, without entries that are removed meanwhile."""
         try:
-            with os.scandir(self.path(folder)) as listed:
+            with os.scandir(f"{self.root.uri}/{checked_path(folder)}") as listed:
                 return sorted(found for entry in listed if (found := _entry(entry)) is not None)
         except FileNotFoundError:
             return []

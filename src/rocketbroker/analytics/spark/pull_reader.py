@@ -98,8 +98,10 @@ class Span(NamedTuple):
 
 async def spans_of(brokers: BrokerQueues, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Span]:
     """Return the offsets that queues have."""
-    lows, highs = await brokers.min_offsets(queues), await brokers.max_offsets(queues)
-    return {queue: Span(lows[queue], highs[queue].offset) for queue in queues}
+    highs = await brokers.max_offsets(queues)
+    # A queue that never had a message begins at 0: of thousands of topics many are so.
+    lows = await brokers.min_offsets([queue for queue in queues if highs[queue].offset])
+    return {queue: Span(lows.get(queue, 0), highs[queue].offset) for queue in queues}
 
 
 async def bound_offsets(

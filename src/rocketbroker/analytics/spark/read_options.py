@@ -86,12 +86,13 @@ def trigger_limits(given: OptionValues) -> TriggerLimits:
 class TriggerDelay:
     """Delays of a stream: a micro-batch waits for minOffsetsPerTrigger, and the next poll of an idle stream for 100 ms.
 
-    As in Spark's Kafka source, the first micro-batch does not wait.
+    As in Spark's Kafka source, the first micro-batch does not wait. With many queues a poll takes longer than 100 ms:
+    then the pause is as long, so that an idle stream takes half a core at most.
     """
 
     def __init__(self, limits: TriggerLimits) -> None:
         self._limits = limits
-        self._triggered_at = self._idle_since = float("-inf")
+        self._triggered_at = self._polled_at = self._next_poll = float("-inf")
 
     @property
     def least(self) -> int:
@@ -101,11 +102,13 @@ class TriggerDelay:
 
     def pause(self) -> None:
         """Wait before a poll if the last one found nothing."""
-        sleep(max(self._idle_since + _IDLE_POLL_S - monotonic(), 0))
+        sleep(max(self._next_poll - monotonic(), 0))
+        self._polled_at = monotonic()
 
     def restart(self, *, is_idle: bool) -> None:
         """Count from now, when a poll ends that found nothing, or begins a micro-batch."""
+        now = monotonic()
         if is_idle:
-            self._idle_since = monotonic()
+            self._next_poll = now + max(_IDLE_POLL_S, now - self._polled_at)
         else:
-            self._triggered_at = monotonic()
+            self._triggered_at = now

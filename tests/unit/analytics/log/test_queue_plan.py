@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rocketbroker.analytics import DecodeReport, Selection
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.columns.selection import Range
+from rocketbroker.analytics.files.store_files import LocalFolder, StoreEntry
 from rocketbroker.analytics.log import queue_plan, queue_proof
-from rocketbroker.analytics.log.message_reader import read_split
+from rocketbroker.analytics.log.message_reader import read_split, read_store
 from rocketbroker.analytics.log.queue_entries import EntryRange, QueueEntries, QueueNotWholeError, queued_records
 from rocketbroker.analytics.log.split import Split, plan_splits
 from tests.support import golden_store
@@ -37,6 +38,34 @@ def small_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read small stores through their queues."""
     monkeypatch.setattr(queue_plan, "_DISPATCH_MARGIN", MARGIN)
     monkeypatch.setattr(queue_proof, "STRETCH", MARGIN)
+
+
+@pytest.mark.soak
+def test_a_pattern_over_ten_thousand_topics_lists_each_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics, writer = 10_000, CommitLogWriter(tmp_path, file_size=1 << 24)
+    for number in range(3 * topics):
+        # Most of the log is of another topic, so that it is not walked.
+        topic, offset = (b"Topic%d" % (number // 3), 0) if number % 3 == 0 else (b"Other", number - number // 3 - 1)
+        writer.append(b"x" * 100, topic, queue_offset=offset)
+    rows = slow_rows(writer.directory)
+    write_queues(tmp_path, rows)
+    listed: list[str] = []
+
+    def entries(folder: LocalFolder, path: str = "") -> list[StoreEntry]:
+        listed.append(path)
+        return original(folder, path)
+
+    original = LocalFolder.entries
+    monkeypatch.setattr(LocalFolder, "entries", entries)
+    selection = Selection(topic_pattern="Topic.*")
+    splits = plan_splits(tmp_path, selection=selection)
+    assert sum(len(split.entries) for split in splits) > topics * 0.9, "most topics are read through their queues"
+    assert len(listed) < 5 * topics
+    monkeypatch.undo()
+    found = sum(batch.num_rows for batch in read_store(tmp_path, ["topic"], selection=selection))
+    assert found == topics
 
 
 @pytest.fixture(scope="module")

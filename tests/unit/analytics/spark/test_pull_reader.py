@@ -282,6 +282,31 @@ def test_an_error_of_a_stream_says_how_it_goes_on(queues: FakeQueues, stream: St
     assert not hasattr(ended.value, "__notes__")
 
 
+def test_queues_that_never_had_a_message_are_not_asked_for_their_first_one(queues: FakeQueues):
+    queues.spans = {ORDERS_1: (0, 0)}
+    assert batch(queues) == {}
+    assert queues.asked == ["topics", "queues", "max_offsets"]
+
+
+def test_ten_thousand_topics_are_looked_up_once_for_each_plan_and_poll():
+    count, options = 10_000, {"subscribePattern": "Topic.*"}
+    queues = FakeQueues({MessageQueue(f"Topic{n}", f"broker-{n % 2}", 0): (0, n % 3) for n in range(count)})
+    reader = PullReader(batch_options(given(options)), SCHEMA, lambda _address: queues)
+    assert len(reader.partitions()) == count - count // 3 - 1
+    assert queues.asked == ["topics", "queues", "max_offsets", "min_offsets"]
+    stream = PullStreamReader(stream_options(given(options)), SCHEMA, lambda _address: queues)
+    try:
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, ReadAllAvailable())
+        assert len(stream.partitions(start, end)) == count - count // 3 - 1
+        queues.asked.clear()
+        assert stream.latestOffset(end, ReadAllAvailable()) == end
+        assert queues.asked == ["max_offsets"]
+        assert len(json.dumps(end)) < 30 * count, "the progress has a name and an offset for each queue"
+    finally:
+        stream.stop()
+
+
 def test_a_new_queue_is_read_from_its_first_message(queues: FakeQueues, stream: Stream, clock: Clock):
     stream.batch()
     new = MessageQueue("New", "c", 0)

@@ -95,3 +95,17 @@ def test_the_delay_counts_from_the_last_micro_batch(monkeypatch: pytest.MonkeyPa
     unlimited = TriggerDelay(TriggerLimits())
     unlimited.restart(is_idle=False)
     assert unlimited.least == 0
+
+
+def test_the_pause_of_an_idle_stream_is_as_long_as_its_poll(monkeypatch: pytest.MonkeyPatch):
+    now, slept = 50.0, list[float]()
+    monkeypatch.setattr(read_options, "monotonic", lambda: now)
+    monkeypatch.setattr(read_options, "sleep", slept.append)
+    delay = TriggerDelay(TriggerLimits())
+    for took, is_idle in ((0.02, True), (3.0, True), (3.0, False), (0.0, True)):
+        delay.pause()
+        now += took
+        delay.restart(is_idle=is_idle)
+        now += 0.01
+    delay.pause()
+    assert slept == pytest.approx([0, 0.09, 2.99, 0, 0.09])
