@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from rocketbroker.analytics import count_messages
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import store_roots
+from rocketbroker.analytics.files.store_names import store_roots
 from rocketbroker.analytics.jobs.scope import NotRead, Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
 from rocketbroker.analytics.spark.spark_progress import described

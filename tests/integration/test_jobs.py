@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.columns.selection import EVERYTHING
-from rocketbroker.analytics.files.store_root import store_roots
+from rocketbroker.analytics.files.store_names import store_roots
 from rocketbroker.analytics.jobs.compare import compare
 from rocketbroker.analytics.jobs.message_jobs import (
     Messages,

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.tables.table import TableOptions, check_selection, chosen_stores
 from rocketbroker.analytics.tables.table_reader import find_table
 

@@ -10,8 +10,8 @@ from rocketbroker.common.lazy_names import lazy_names
 if TYPE_CHECKING:
     from rocketbroker.analytics.columns.decode_report import DecodeReport as DecodeReport
     from rocketbroker.analytics.columns.selection import Selection as Selection
+    from rocketbroker.analytics.files.store_names import store_roots as store_roots
     from rocketbroker.analytics.files.store_root import StoreRoot as StoreRoot
-    from rocketbroker.analytics.files.store_root import store_roots as store_roots
     from rocketbroker.analytics.jobs.audit import audit as audit
     from rocketbroker.analytics.jobs.compare import compare as compare
     from rocketbroker.analytics.jobs.export import export as export
@@ -69,7 +69,7 @@ _HOMES = {
     "sizes": ".jobs.message_jobs",
     "skew": ".jobs.message_jobs",
     "spark_session": ".spark.local_session",
-    "store_roots": ".files.store_root",
+    "store_roots": ".files.store_names",
     "table": ".spark.rocketmq_store",
     "traffic": ".jobs.message_jobs",
 }

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketbroker.analytics.files.commit_log_files import commit_log_files
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.jobs.scope import NotRead
 from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.analytics.tables.table import root_folder

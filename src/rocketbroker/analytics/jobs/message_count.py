@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import EVERYTHING
-from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.sql.facts import QUEUES, GroupedSums

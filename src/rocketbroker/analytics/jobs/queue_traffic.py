@@ -20,7 +20,8 @@ from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files
 from rocketbroker.analytics.files.queue_files import owning_topics, queue_numbers
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import read_split
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS, MinuteTurns, minute_turns
 from rocketbroker.analytics.log.queue_entries import CheckedQueue, QueueEntries, QueueNotWholeError

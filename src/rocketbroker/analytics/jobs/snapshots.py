@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from rocketbroker.analytics.files.queue_files import queue_end
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.tables.table_reader import read_table
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import ConfigError, StoreError

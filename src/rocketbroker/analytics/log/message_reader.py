@@ -12,7 +12,7 @@ from rocketbroker.analytics.columns.message_columns import message_batches
 from rocketbroker.analytics.columns.message_schema import as_asked, known_names, select_fields
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.commit_log_files import log_window
-from rocketbroker.analytics.files.store_root import Stores
+from rocketbroker.analytics.files.store_names import Stores
 from rocketbroker.analytics.log.queue_entries import QueueNotWholeError, queued_records
 from rocketbroker.analytics.log.split import Split, plan_splits
 from rocketbroker.codec.message.columns import Positions

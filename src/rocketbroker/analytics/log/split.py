@@ -11,7 +11,8 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRa
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files, log_window
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.queue_entries import EntryRange
 from rocketbroker.analytics.log.queue_plan import QueuePlan, plan_queues
 from rocketbroker.codec.message.message_decoder import RECORD_HEADS

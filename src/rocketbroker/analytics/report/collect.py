@@ -17,7 +17,8 @@ from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.queue_files import queue_end
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.message_reader import read_store
 from rocketbroker.analytics.report import facts
 from rocketbroker.analytics.report.charts import class_of

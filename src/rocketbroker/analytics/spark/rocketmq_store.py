@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import StoreRoot, Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import plan_at_least
 from rocketbroker.analytics.spark.queue_bounds import checked_bounds
 from rocketbroker.analytics.spark.read_options import check_batch_options, check_stream_options

@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from rocketbroker.analytics.columns.selection import Selection
-from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.files.store_names import store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log.split import SPLIT_SIZE
 from rocketbroker.analytics.spark.offset_options import (
     OFFSET_OPTIONS,

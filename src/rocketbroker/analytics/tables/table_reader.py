@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.message_schema import as_asked, known_names
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import Stores, store_roots
+from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.tables.config_tables import ConsumerOffsetsTable, SubscriptionGroupsTable, TopicsTable
 from rocketbroker.analytics.tables.consume_queue import ConsumeQueueTable
 from rocketbroker.analytics.tables.dead_letters import DeadLettersTable

@@ -164,7 +164,7 @@ def known_stores(stores: list[str], topics: list[str] | None = None) -> "tuple[S
     """Return the stores of a command line, checked before Spark takes seconds to start."""
     from rocketbroker.analytics.files.commit_log_files import commit_log_folder
     from rocketbroker.analytics.files.store_files import open_folder
-    from rocketbroker.analytics.files.store_root import store_roots
+    from rocketbroker.analytics.files.store_names import store_roots
 
     roots = store_roots(stores)
     folders = [open_folder(root) for root in roots]

@@ -7,7 +7,7 @@ import pytest
 
 from rocketbroker.analytics.files.queue_files import queue_begin, queue_end, queue_numbers, queue_topics, queues
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import store_roots
+from rocketbroker.analytics.files.store_names import store_roots
 from rocketbroker.codec.storefile.consume_queue_layout import BATCH_ENTRY
 from rocketbroker.codec.storefile.queue_files import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from tests.support import golden_store

@@ -11,7 +11,8 @@ from pyarrow import fs
 from rocketbroker.analytics import DecodeReport, Selection, read_store
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.files.store_files import RemoteFile, StoreEntry, open_folder, opened
-from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.files.store_names import store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.jobs.queue_traffic import traffic_by_minute
 from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.minute_turns import MINUTE_MS

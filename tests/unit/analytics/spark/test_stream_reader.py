@@ -11,7 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files import commit_log_files, store_files
-from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.files.store_names import store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.spark import stream_reader
 from rocketbroker.analytics.spark.rocketmq_store import RocketMQStore
 from rocketbroker.analytics.spark.source_options import encode_selection, source_options

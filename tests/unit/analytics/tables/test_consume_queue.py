@@ -79,7 +79,7 @@ def test_a_file_that_is_removed_after_planning_is_named(queue, tmp_path):
     path = queue / ("0" * 20)
     path.write_bytes(ENTRY.pack(1, 90, 0))
     table = ConsumeQueueTable()
-    from rocketbroker.analytics.files.store_root import store_roots
+    from rocketbroker.analytics.files.store_names import store_roots
 
     (part,) = table.plan(store_roots(tmp_path), Selection(), TableOptions())
     path.unlink()

@@ -8,7 +8,8 @@ import pytest
 
 from rocketbroker.analytics.files import commit_log_files
 from rocketbroker.analytics.files.store_files import open_folder
-from rocketbroker.analytics.files.store_root import StoreRoot, store_roots
+from rocketbroker.analytics.files.store_names import store_roots
+from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.log import queue_proof
 from rocketbroker.analytics.log.split import plan_splits
 from rocketbroker.analytics.tables import queued_messages

@@ -3,7 +3,7 @@ import pytest
 
 from rocketbroker.analytics import read_store
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
-from rocketbroker.analytics.files.store_root import store_roots
+from rocketbroker.analytics.files.store_names import store_roots
 from rocketbroker.analytics.tables.table import TableOptions, table_schema
 from rocketbroker.analytics.tables.table_reader import TABLES, read_table
 from rocketbroker.common.errors import ConfigError, StoreError
