@@ -26,7 +26,7 @@ import typer
 from bench import load
 from bench.analytics_cases import POLLS
 from bench.harness import ROOT, BenchError, Folder, JsonFile, KeptStore, Rounds, chosen, heading, table, temporary
-from bench.measure import anonymous_mib, watched
+from bench.measure import shared_anonymous_mib, watched
 from bench.mixed_stores import MIXED_A_GIB, fill_mixed
 from rocketbroker.codec.storefile.dtypes import CONSUME_QUEUE_ENTRY
 
@@ -215,7 +215,7 @@ def run_command(store: Store, number: int, name: str) -> Measure:
                 text=True,
                 errors="replace",
             ) as process,
-            watched(partial(anonymous_mib, process.pid)) as peaks,
+            watched(partial(shared_anonymous_mib, process.pid)) as peaks,
         ):
             said, _ = process.communicate()
         wall, after = time.perf_counter() - begun, os.times()

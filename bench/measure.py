@@ -43,6 +43,20 @@ def anonymous_mib(pid: int) -> float:
     return sum(map(own_anonymous_mib, process_tree(pid)))
 
 
+def shared_anonymous_mib(pid: int) -> float:
+    """Return the anonymous memory of the tree in MiB; what forked processes share counts once (Pss_Anon)."""
+    return sum(map(_proportional_mib, process_tree(pid)))
+
+
+def _proportional_mib(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:  # the process has ended
+        return 0
+    found = re.search(r"^Pss_Anon:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0
+
+
 def loop_seconds(pid: int) -> float:
     """Return the CPU time of a process's main thread, which runs the event loop, by the scheduler's clock."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9

@@ -26,6 +26,7 @@ from bench.measure import (
     probe_fdatasync,
     process_tree,
     room,
+    shared_anonymous_mib,
     watched,
 )  # fmt: skip
 
@@ -133,6 +134,25 @@ def test_work_costs_what_it_adds():
     assert 0.08 <= found.cpu < 5
     assert found.mib == pytest.approx(40, abs=20)
     assert own_anonymous_mib(os.getpid(), "no such name") == 0
+
+
+def test_memory_that_a_forked_process_shares_counts_once():
+    fork = """
+import os, sys
+kept = bytearray(b"x") * (60 << 20)
+if os.fork():
+    print("ready", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", fork], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdin
+        process.stdout.readline()
+        once, twice = shared_anonymous_mib(process.pid), anonymous_mib(process.pid)
+        process.stdin.close()
+    assert 60 < once < 100
+    assert twice > once + 50
+    assert shared_anonymous_mib(process.pid) == 0
 
 
 def test_samples_are_taken_while_the_block_runs():
