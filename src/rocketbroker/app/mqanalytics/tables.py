@@ -168,7 +168,7 @@ def _unread(report: "DecodeReport") -> dict[str, int]:
 
 
 def _by_spark(roots: "tuple[StoreRoot, ...]", skip_damage: bool) -> "Counted":
-    with job_scope("Counting messages", roots) as scope:
+    with job_scope("Counting messages", roots, settings=_JOB_SETTINGS) as scope:
         from rocketbroker.analytics import count_messages
 
         return count_messages(roots, scope.spark), damage_of(scope, skip_damage)

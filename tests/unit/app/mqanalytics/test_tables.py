@@ -1,4 +1,4 @@
-"""Output of `mqanalytics queue-traffic`."""
+"""Output of `mqanalytics queue-traffic`, and sessions of commands."""
 
 import json
 import shutil
@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rocketbroker.app.mqanalytics import tables
 from rocketbroker.app.mqanalytics.cli import app
+from rocketbroker.common.errors import StoreError
 from tests.support.commit_log_writer import overwrite
 from tests.support.mixed_store import MixedStore
 from tests.support.slow_store_reader import slow_rows
@@ -70,3 +72,16 @@ def test_a_damaged_table_of_topics_is_no_reason_to_fail(made: Path, tmp_path: Pa
     (store / "config").mkdir(exist_ok=True)
     (store / "config" / "topics.json").write_text("{")
     assert "there is no topic 'nope'" in run(store, "--topic", "nope").stderr
+
+
+def test_counting_by_spark_runs_a_jvm_as_small_as_other_jobs_do(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def scope(_what: str, _roots: Any, _wanted: Any = None, settings: Any = None) -> Any:
+        given.append(settings)
+        raise StoreError("no session")
+
+    monkeypatch.setattr(tables, "job_scope", scope)
+    for arguments in (["count", "--engine", "spark"], ["sizes"]):
+        assert CliRunner().invoke(app, [*arguments, str(made)]).exit_code == 1
+    assert given[0] == given[1] != {}
