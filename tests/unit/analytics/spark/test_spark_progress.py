@@ -69,3 +69,28 @@ def test_a_session_is_not_queried_without_a_listener() -> None:
     session_without_context: Any = object()
     with SparkProgress(session_without_context, None):
         pass
+
+
+class IdleSession:
+    """A session without running stages."""
+
+    @property
+    def sparkContext(self) -> "IdleSession":  # noqa: N802 - Spark's name
+        return self
+
+    def statusTracker(self) -> "IdleSession":  # noqa: N802 - Spark's name
+        return self
+
+    def getActiveStageIds(self) -> list[int]:  # noqa: N802 - Spark's name
+        return []
+
+
+def test_a_job_that_ends_before_it_is_looked_at_is_done_and_a_failed_one_is_not() -> None:
+    session: Any = IdleSession()
+    told: list[tuple[int, int]] = []
+    with SparkProgress(session, lambda *done: told.append(done)):
+        pass
+    assert told == [(1, 1)]
+    with pytest.raises(KeyError), SparkProgress(session, lambda *done: told.append(done)):
+        raise KeyError
+    assert told == [(1, 1)]
