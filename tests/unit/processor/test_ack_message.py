@@ -84,7 +84,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], ResponseCode, str]] = {
     "no handle": (
         {"extra_info": "a b"},
         ResponseCode.MESSAGE_ILLEGAL,
-        "extraInfo 'a b': expected 8 or 9 fields instead of 2",
+        "extraInfo 'a b': expected 8 to 10 fields instead of 2",
     ),
 }
 

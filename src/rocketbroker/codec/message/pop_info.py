@@ -38,7 +38,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 # Handles whose numbers need no check; all others are taken apart field by field.
 _USUAL_HANDLE: Final = re.compile(
     r"(-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,18}) (-?[0-9]{1,9}) ([012]) ([^ ]*) (-?[0-9]{1,9}) (-?[0-9]{1,18})"
-    r"(?: [^ ]*)?"
+    r"(?: [^ ]*){0,2}"
 )
 _INT_LIMIT: Final = 2**31
 _LONG_LIMIT: Final = 2**63
@@ -107,7 +107,9 @@ class ExtraInfo(NamedTuple):
 
 
 def decode_extra_info(text: str) -> ExtraInfo:
-    """Return the handle with this text; a ninth field is ignored.
+    """Return the handle with this text; further fields of proxies are ignored.
+
+    Proxies append the message's CommitLog offset, and Apache's a 0 before it once they changed the invisible time.
 
     Raises:
         CodecError: The number of fields, a number or ``retry`` is wrong.
@@ -127,8 +129,8 @@ def decode_fields(text: str) -> ExtraInfo:
         CodecError: As ``decode_extra_info``.
     """
     fields = text.split(" ")
-    if not 8 <= len(fields) <= 9:
-        raise CodecError(f"extraInfo {shown(text)!r}: expected 8 or 9 fields instead of {len(fields)}")
+    if not 8 <= len(fields) <= 10:
+        raise CodecError(f"extraInfo {shown(text)!r}: expected 8 to 10 fields instead of {len(fields)}")
     try:
         _check_retry(fields[4])
         return ExtraInfo(
