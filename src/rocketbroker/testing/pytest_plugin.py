@@ -2,7 +2,8 @@
 
 ``rocketmq`` is the server, ``rocketmq_topic`` a topic name of its own for each test, ``rocketmq_producer`` a started
 producer (it needs pytest-asyncio). Each worker of pytest-xdist has servers of its own. A server that several tests
-share is reset before each but the first, unless the ini option ``rocketmq_reset`` is false.
+share is reset before each but the first, unless the ini option ``rocketmq_reset`` is false. With ``rocketmq_grpc`` the
+server also serves the 5.x SDKs, at ``rocketmq.endpoints``.
 """
 
 import itertools
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the ini options."""
     parser.addini("rocketmq_scope", "scope of the fixture rocketmq: function, module or session", default="function")
     parser.addini("rocketmq_reset", "reset a server that tests share before each test", type="bool", default=True)
+    parser.addini("rocketmq_grpc", "serve the 5.x SDKs as well, at rocketmq.endpoints", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,7 +59,7 @@ def rocketmq(pytestconfig: pytest.Config) -> "Iterator[RocketMQServer]":
     """A name server and a broker on free ports, with a temporary store."""
     from rocketbroker.testing.rocketmq_server import RocketMQServer
 
-    with RocketMQServer() as server:
+    with RocketMQServer(grpc=pytestconfig.getini("rocketmq_grpc")) as server:
         pytestconfig.stash[_USED] = server
         yield server
         del pytestconfig.stash[_USED]

@@ -1,5 +1,6 @@
 """``mqbroker`` with several files."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,8 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app import broker_startup
-from rocketbroker.common.config.load import load_broker_settings
+from rocketbroker.common.config.load import BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError
+from tests.support.our_servers import OurServers, make_topic, wait_serving
+from tests.support.ports import free_ports
+
+OK = 20_000
 
 
 def files(folder: Path, **same: str) -> list[str]:
@@ -56,3 +61,41 @@ def test_settings_of_several_brokers_are_printed_one_after_the_other(tmp_path: P
     lines = CliRunner().invoke(broker_startup.app, [*files(tmp_path), "-p"]).stdout.splitlines()
 
     assert [line for line in lines if line.startswith("brokerName=")] == ["brokerName=a", "brokerName=b"]
+
+
+@pytest.mark.parametrize("options", [[], ["--proxy"]])
+def test_the_option_for_sdks_is_a_setting_of_each_broker(tmp_path: Path, options: list[str]):
+    printed = CliRunner().invoke(broker_startup.app, [*files(tmp_path), *options, "-p"]).stdout.splitlines()
+
+    assert printed.count("grpcServerEnable=true") == (2 if options else 0)
+
+
+def test_brokers_of_several_files_get_the_option_for_sdks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started: list[tuple[bool, Sequence[str]]] = []
+
+    def run_many(brokers: list[BrokerSettings], options: Sequence[str]) -> None:
+        started.extend((each.broker.grpc_server_enable, options) for each in brokers)
+
+    monkeypatch.setattr(broker_startup, "_run_many", run_many)
+    said = CliRunner().invoke(broker_startup.app, [*files(tmp_path), "-n", "127.0.0.1:9876", "--proxy"])
+
+    assert said.exit_code == 0
+    assert started == [(True, ("-n", "127.0.0.1:9876", "--proxy"))] * 2
+
+
+@pytest.mark.long
+def test_a_broker_with_the_option_serves_sdks(tmp_path: Path):
+    pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from tests.support.grpc_calls import send_once
+
+    servers, port = OurServers(tmp_path), free_ports()
+    try:
+        namesrv = servers.namesrv()
+        settings = {"grpcServerPort": port}
+        broker = servers.launch_broker(namesrv.address, None, settings, arguments=("--proxy",))
+        wait_serving(broker, namesrv.address)
+        make_topic(broker.address, namesrv.address, "Orders")
+        assert send_once(f"127.0.0.1:{port}", "Orders", b"1") == OK
+        assert servers.errors() == []
+    finally:
+        servers.close()

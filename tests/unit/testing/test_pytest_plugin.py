@@ -62,6 +62,27 @@ def test_workers_of_xdist_have_servers_of_their_own(tmp_path: Path):
     assert "6 passed" in run(tmp_path, "-n", "2", "--dist", "loadfile")
 
 
+GRPC = """
+from tests.support.grpc_calls import send_once
+
+def test_the_endpoints(rocketmq):
+    assert send_once(rocketmq.endpoints, "Unknown", b"") == CODE
+"""
+
+
+@pytest.mark.long
+def test_a_server_serves_the_sdks_if_it_is_asked_to(tmp_path: Path):
+    pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from rocketbroker.proxy.messaging_pb2 import Code
+
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT}\nrocketmq_grpc = true\n")
+    (tmp_path / "test_orders.py").write_text(GRPC.replace("CODE", str(Code.MESSAGE_BODY_EMPTY)))
+    assert "1 passed" in run(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_orders.py").write_text("def test_it(rocketmq): assert rocketmq.endpoints == ''\n")
+    assert "1 passed" in run(tmp_path)
+
+
 def test_an_unknown_scope_is_explained(tmp_path: Path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nrocketmq_scope = package\n")
     (tmp_path / "test_orders.py").write_text("def test_one(rocketmq): pass\n")
