@@ -29,6 +29,7 @@ class FakeBrokers:
         answers: answers by request code, for those that need another one; an error is raised.
         gone: channels that were closed.
         dropped: requests that nobody waits for.
+        is_cluster: there may be more fronts.
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class FakeBrokers:
     gone: list[ProxyChannel] = field(default_factory=list)
     dropped: list[Command] = field(default_factory=list)
     broker_names: list[str] = field(default_factory=lambda: ["broker-a"])
+    is_cluster: bool = False
 
     def add_topic(self, name: str, **settings: object) -> None:
         """Make a topic."""

@@ -4,6 +4,7 @@ Nothing here is imported unless the port is enabled: it needs the extra ``grpc``
 """
 
 import logging
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,9 +23,9 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
-from rocketbroker.proxy.certificates import ServerCertificate, load_certificate, self_signed_certificate
+from rocketbroker.proxy.certificates import load_certificate, self_signed_certificate
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
-from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer
+from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer, Tls
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
 from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
 from rocketbroker.proxy.messaging_service import MessagingService
@@ -102,6 +103,7 @@ class GrpcPort:
         clock: Clock | None = None,
     ) -> None:
         self._host = config.local_serve_addr or host
+        self._follows_clients = brokers.is_cluster and not config.local_serve_addr
         # Filled once the port is known; routes have a copy.
         self._endpoints = Endpoints()
         self._service = MessagingService(brokers, self._endpoints, clock, config)
@@ -109,7 +111,7 @@ class GrpcPort:
             self._service,
             host=bind_address,
             port=config.grpc_server_port,
-            certificate=_certificate(config),
+            tls=_tls(config),
             limits=_limits(config),
         )
         self._parts = PartList(brokers, self._service, self._server)
@@ -127,7 +129,11 @@ class GrpcPort:
         """
         await self._parts.start()
         self._endpoints.CopyFrom(_endpoints(self._host, self.port))
-        log.info("gRPC port: routes lead clients to %s (localServeAddr)", join_address(self._host, self.port))
+        address = join_address(self._host, self.port)
+        if self._follows_clients:
+            log.info("gRPC port: routes lead clients to the host that they ask at, or to %s (localServeAddr)", address)
+        else:
+            log.info("gRPC port: routes lead clients to %s (localServeAddr)", address)
 
     async def stop(self) -> None:
         """End all calls, then what they wait for."""
@@ -136,16 +142,22 @@ class GrpcPort:
 
 def _limits(config: ProxyConfig) -> GrpcLimits:
     descriptors = connection_limit()
+    # A relayed connection has three ends in this process.
+    max_connections, cause = config.max_connections, "maxConnections"
+    if max_connections > descriptors // 3:
+        max_connections = descriptors // 3
+        cause = f"ulimit -n: connections may open {descriptors:,} files, and each needs three; raise it for more"
     connections = ConnectionLimits(
-        # A relayed connection has three ends in this process.
-        max_connections=min(config.max_connections, descriptors // 3),
+        max_connections=max_connections,
+        max_connections_cause=cause,
         max_connections_per_address=config.max_connections_per_address,
         max_held_bytes=config.max_held_bytes,
         max_descriptor=descriptors,
     )
     return GrpcLimits(
         max_message_size=config.grpc_max_inbound_message_size,
-        max_calls=config.grpc_max_concurrent_calls_per_connection,
+        # One connection may not keep all others out.
+        max_calls=min(config.grpc_max_concurrent_calls_per_connection, max(1, config.grpc_max_open_calls // 2)),
         max_open_calls=config.grpc_max_open_calls,
         max_idle_s=config.grpc_client_idle_time_mills / 1000,
         max_stop_s=config.grpc_shutdown_time_seconds,
@@ -153,12 +165,13 @@ def _limits(config: ProxyConfig) -> GrpcLimits:
     )
 
 
-def _certificate(config: ProxyConfig) -> ServerCertificate | None:
+def _tls(config: ProxyConfig) -> Tls | None:
     if config.tls_test_mode_enable:
-        return self_signed_certificate(SystemClock())
+        return Tls(self_signed_certificate(SystemClock()), config.grpc_plain_text_enable)
     if not config.tls_cert_path:
         return None
-    return load_certificate(Path(config.tls_cert_path), Path(config.tls_key_path), config.tls_key_password)
+    load = partial(load_certificate, Path(config.tls_cert_path), Path(config.tls_key_path), config.tls_key_password)
+    return Tls(load(), config.grpc_plain_text_enable, load, config.tls_cert_watch_interval_ms / 1000)
 
 
 def _endpoints(host: str, port: int) -> Endpoints:

@@ -62,6 +62,7 @@ from rocketbroker.proxy.messaging_pb2 import (
 )
 from rocketbroker.proxy.service_manager import ServiceManager
 from rocketbroker.proxy.transactions import HalfMessage, OpenTransactions
+from rocketbroker.transport.access import EventLog
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class ProxyClient:
         settings: as the client sent them; None before that.
         stream: its open telemetry stream.
         last_call: time of the event loop of its latest call.
-        is_gone: true once the client has been forgotten.
+        is_gone: true once the client has been forgotten, or if it was never kept.
     """
 
     def __init__(self, context: CallContext, transactions: OpenTransactions) -> None:
@@ -230,6 +231,7 @@ class Clients:
         self._transactions = transactions
         self._on_leave = on_leave
         self._clients: dict[str, ProxyClient] = {}
+        self._events = EventLog(log)
 
     def of(self, context: CallContext) -> ProxyClient:
         """Return the client of a call, known or not.
@@ -246,6 +248,14 @@ class Clients:
         client.called(context)
         return client
 
+    def returning(self, context: CallContext) -> ProxyClient:
+        """Return the client of a call whose messages return to their group, known or not; it is not kept."""
+        client = self._clients.get(context.client_id)
+        if client is None:
+            client = ProxyClient(context, self._transactions)
+            client.is_gone = True
+        return client
+
     def forget_silent(self, before: float) -> None:
         """Forget clients without a stream whose latest call was before a time of the event loop."""
         for client in list(self._clients.values()):
@@ -259,7 +269,7 @@ class Clients:
 
     def _forget(self, client: ProxyClient, reason: str) -> None:
         if client.settings is not None:
-            log.info("client %s at %s has left: %s", shown(client.client_id), client.remote_address, reason)
+            self._events.add(f"client {shown(client.client_id)} at {client.remote_address} has left: {reason}")
         del self._clients[client.client_id]
         client.is_gone = True
         client.disconnected()
@@ -312,7 +322,7 @@ class Clients:
         if settings != client.settings:
             what = "joined" if client.settings is None else "changed its settings"
             role = _described(settings, context)
-            log.info("client %s at %s has %s: %s", shown(client.client_id), context.peer, what, role)
+            self._events.add(f"client {shown(client.client_id)} at {context.peer} has {what}: {role}")
         client.settings, client.stream = settings, stream
         await succeeded(self._brokers.invoke(client, "", heartbeat))
         stream.send(TelemetryCommand(status=OK, settings=merged))

@@ -96,6 +96,8 @@ class ClusterServiceManager:
         config: name servers, and times.
     """
 
+    is_cluster = True
+
     def __init__(self, client_id: str, config: ProxyConfig) -> None:
         routes = {
             int(RequestCode.CHECK_TRANSACTION_STATE): Route(

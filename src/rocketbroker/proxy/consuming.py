@@ -61,11 +61,13 @@ from rocketbroker.proxy.messaging_pb2 import (
     ForwardMessageToDeadLetterQueueResponse,
     ReceiveMessageRequest,
     ReceiveMessageResponse,
+    Resource,
     Status,
 )
 from rocketbroker.proxy.receipts import Place, ReceiptHandle, Receipts, decode_handle, place_of
 from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
+from rocketbroker.transport.access import EventLog
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +113,7 @@ class Consuming:
         self._clock = clock
         self._config = config
         self._tasks = TaskOwner("Consuming")
+        self._events = EventLog(log)
 
     async def stop(self) -> None:
         """Wait for pops no longer."""
@@ -136,7 +139,7 @@ class Consuming:
                 status, popped = self._renewed(client, popped)
         except RocketBrokerError as error:
             status = status_of(error)
-        topic = receive.message_queue.topic
+        topic = Resource(name=receive.message_queue.topic.name)
         return [
             ReceiveMessageResponse(status=status),
             *(ReceiveMessageResponse(message=incoming(record, topic, handle.text)) for record, _, handle in popped),
@@ -157,14 +160,11 @@ class Consuming:
 
     def _give_back(self, context: CallContext, messages: list[tuple[Place, ReceiptHandle]]) -> None:
         if messages:
-            log.info(
-                "client %s at %s went away from a receive: %d messages return to group %s",
-                shown(context.client_id),
-                context.peer,
-                len(messages),
-                messages[0][0].group,
+            self._events.add(
+                f"client {shown(context.client_id)} at {context.peer} went away from a receive: {len(messages)} "
+                f"messages return to group {messages[0][0].group}"
             )
-            self._receipts.give_back(self._clients.of(context), messages)
+            self._receipts.give_back(self._clients.returning(context), messages)
 
     async def _receive(
         self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext
@@ -231,7 +231,10 @@ class Consuming:
             timeout_ms = to_ms(client.settings.request_timeout) if client.settings is not None else 0
             wanted_ms = longest_ms if left_ms is None else left_ms - timeout_ms // 2
         poll_ms = min(max(wanted_ms, shortest_ms), longest_ms)
-        return poll_ms if left_ms is None else min(poll_ms, left_ms)
+        if left_ms is None:
+            return poll_ms
+        # An answer that leaves at the deadline comes too late.
+        return max(0, min(poll_ms, left_ms - self._config.long_polling_reserve_time_in_millis))
 
     # A call may be cancelled at any moment: by the client, its deadline, or a lost connection. The broker hides what
     # was popped all the same, for the invisible time. So from the pop to the last write somebody knows the messages and
@@ -239,6 +242,13 @@ class Consuming:
 
     async def _pop(self, client: ProxyClient, header: PopMessageRequestHeader, context: CallContext) -> Command:
         """Return the answer to a pop; what comes after the call was cancelled is given back."""
+        # Pops of receives that were cancelled count until their broker answers, or a client that receives and cancels
+        # in a loop would fill brokers and this process with them.
+        if len(self._tasks) >= (most := self._config.grpc_max_open_calls):
+            remark = (
+                f"{len(self._tasks):,} receives wait at the brokers, the limit (grpcMaxOpenCalls) is {most:,}; receive"
+            )
+            raise StatusError(Code.TOO_MANY_REQUESTS, f"{remark} again later")
         command = request(RequestCode.POP_MESSAGE, header)
         answer = self._brokers.invoke(client, header.broker_name or "", command)
         if isinstance(answer, RemotingCommand):

@@ -19,6 +19,7 @@ from typing import cast
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.access import EventLog, RefusalLog
 from rocketbroker.transport.endpoint import ConnectionCount
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, listen, port_of
@@ -44,7 +45,7 @@ class FirstByteRelay:
         host: address to bind; empty for all addresses.
         port: port to bind; 0 picks a free one, which ``port`` then holds.
         folder: private folder for the addresses of relayed connections.
-        plain: path of the socket for plain text.
+        plain: path of the socket for plain text; without one, connections without TLS are closed.
         tls: path of the socket for TLS.
         first_byte_s: seconds after which a connection without a byte is closed.
         limits: limits on connections, and on the memory of incomplete requests.
@@ -58,7 +59,7 @@ class FirstByteRelay:
         host: str,
         port: int,
         folder: Path,
-        plain: Path,
+        plain: Path | None,
         tls: Path,
         first_byte_s: float,
         limits: ConnectionLimits = DEFAULT_LIMITS,
@@ -69,6 +70,7 @@ class FirstByteRelay:
         self.held_bytes = 0
         self._max_held_bytes = limits.max_held_bytes
         self._connections = ConnectionCount(limits)
+        self._rejections, self._events = RefusalLog(log), EventLog(log)
         self._tasks = TaskOwner("FirstByteRelay")
         self._servers: list[asyncio.Server] = []
         self._ends: set[_End] = set()
@@ -201,6 +203,10 @@ class FirstByteRelay:
 
     async def _connect(self, client: "_Accepted", data: bytes) -> None:
         target = self._tls if data[0] == _TLS_HANDSHAKE else self._plain
+        if target is None:
+            self._rejections.add(f"connection to {client.peer}: closing, as it has no TLS (grpcPlainTextEnable)")
+            client.transport.abort()
+            return
         self._count += 1
         # grpcio knows a client by the address of its socket, so each has one. The name outlives the file.
         path = self._folder / str(self._count)
@@ -229,7 +235,7 @@ class FirstByteRelay:
 
     def give_up(self, client: "_Accepted") -> None:
         """Close a connection that sent nothing."""
-        log.info("connection to %s: nothing was received for %g s; closing", client.peer, self.first_byte_s)
+        self._events.add(f"connection to {client.peer}: nothing was received for {self.first_byte_s:g} s; closing")
         client.transport.abort()
 
 

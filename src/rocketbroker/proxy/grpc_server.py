@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -40,12 +41,17 @@ _LONGEST_SOCKET_PATH = 90  # the system's limit is about 104 bytes
 _NO_REFUSALS = frozenset({Code.OK, Code.MESSAGE_NOT_FOUND})
 _OK = Code.OK
 _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
+# Calls beyond the limit whose requests are read before they are refused, and the time for that.
+_MOST_REFUSED = 1024
+_REFUSED_S = 5.0
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 # Reply of a unary method, or all replies of ReceiveMessage; what must wait is awaitable.
 Reply = Message | list[Message]
 Handler = Callable[[Any, CallContext], Reply | Awaitable[Reply]]
 Call = aio.ServicerContext[bytes, bytes]
+# A method to grpcio: an iterator of requests, which nobody uses, and the call.
+Behaviour = Callable[[AsyncIterator[bytes], Call], Awaitable[Any]]
 
 
 class Method(NamedTuple):
@@ -103,6 +109,9 @@ class GrpcLimits(NamedTuple):
             ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
             ("grpc.max_receive_message_length", self.max_message_size),
             ("grpc.max_concurrent_streams", self.max_calls),
+            # Calls that wait to be begun. Beyond 1,000 grpcio would cancel some of anybody by default.
+            ("grpc.server.max_pending_requests", self.max_open_calls),
+            ("grpc.server.max_pending_requests_hard_limit", self.max_open_calls),
             ("grpc.max_connection_idle_ms", round(self.max_idle_s * 1000)),
             ("grpc.server_handshake_timeout_ms", round(_FIRST_BYTE_S * 1000)),
             # A connection whose client is gone, or has stopped to read, is found by pings.
@@ -115,6 +124,22 @@ class GrpcLimits(NamedTuple):
         ]
 
 
+class Tls(NamedTuple):
+    """TLS of a port.
+
+    Attributes:
+        certificate: what clients see.
+        plain: serve plain text as well.
+        reload: returns the certificate as it is now; connections begun later get a new one.
+        reload_s: seconds between two calls of it.
+    """
+
+    certificate: ServerCertificate
+    plain: bool = True
+    reload: Callable[[], ServerCertificate] | None = None
+    reload_s: float = 3600.0
+
+
 class GrpcServer:
     """Accept connections, plain or encrypted, and answer their calls by the methods of a service.
 
@@ -122,8 +147,7 @@ class GrpcServer:
         service: answers the calls.
         host: address to bind; empty for all addresses.
         port: port to bind; 0 picks a free one, which ``port`` then holds.
-        certificate: for clients that use TLS; without one the port has none.
-        plain: serve plain text as well, if there is a certificate. Both on one port cost a relay of all bytes.
+        tls: for clients that use TLS; without it the port has plain text alone.
         limits: limits on clients.
     """
 
@@ -133,19 +157,20 @@ class GrpcServer:
         *,
         host: str = "",
         port: int = 0,
-        certificate: ServerCertificate | None = None,
-        plain: bool = True,
+        tls: Tls | None = None,
         limits: GrpcLimits | None = None,
     ) -> None:
         self.host, self.port = host, port
-        self._certificate = certificate
-        self._plain = plain
+        self._tls = tls
+        # A certificate that grpcio has not fetched yet.
+        self._new_certificate: ServerCertificate | None = None
         self._limits = limits or GrpcLimits()
         self._service = service
         self._tasks = TaskOwner("GrpcServer")
         self._server: aio.Server | None = None
         self._relay: FirstByteRelay | None = None
         self._folder: Path | None = None
+        self._open_calls = 0
         self._unsent_bytes = 0
         self._refusals: defaultdict[str, RefusalLog] = defaultdict(partial(RefusalLog, log))
 
@@ -156,50 +181,52 @@ class GrpcServer:
             ConfigError: The address cannot be bound; the text names the address and the cause.
         """
         handlers: dict[str, Any] = {
-            name: grpc.unary_stream_rpc_method_handler(self._stream(name, method))
+            name: grpc.stream_stream_rpc_method_handler(self._counted(self._stream(name, method)))
             if method.is_stream
-            else grpc.unary_unary_rpc_method_handler(self._unary(name, method))
+            else grpc.stream_unary_rpc_method_handler(self._counted(self._unary(name, method)))
             for name, method in methods_of(self._service).items()
         }
-        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._telemetry)
+        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._counted(self._telemetry))
+        other: Any = grpc.stream_stream_rpc_method_handler(self._counted(self._unimplemented))
         self._server = aio.server(
             options=self._limits.options(),
-            maximum_concurrent_rpcs=self._limits.max_open_calls,
+            maximum_concurrent_rpcs=self._limits.max_open_calls + _MOST_REFUSED,
             compression=grpc.Compression.NoCompression,
         )
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        self._server.add_generic_rpc_handlers((_Handlers(handlers, other),))
         try:
-            if self._certificate is not None and self._plain:
-                await self._start_relayed(self._server, self._certificate)
+            if self._tls is not None:
+                await self._start_relayed(self._server, self._tls)
             else:
+                # Without a relay, which each byte would pay for, and without its limits.
                 self._bind(self._server)
                 await self._server.start()
         except BaseException:
             await self.stop()
             raise
-        kinds = "plain text" if self._certificate is None else "TLS and plain text" if self._plain else "TLS"
+        kinds = "plain text" if self._tls is None else "TLS and plain text" if self._tls.plain else "TLS"
         log.info("gRPC port: listening on %s for %s", join_address(self.host or ALL_ADDRESSES, self.port), kinds)
-        self._tasks.every(_CHECK_S, self._forget_silent, "forget_silent")
+        self._tasks.every(min(_CHECK_S, self._limits.max_idle_s), self._forget_silent, "forget_silent")
+        if self._tls is not None and self._tls.reload is not None:
+            self._tasks.every(self._tls.reload_s, self._renew_certificate, "renew_certificate")
 
     def _bind(self, server: aio.Server) -> None:
         address = join_address(self.host or ALL_ADDRESSES, self.port)
         try:
-            if self._certificate is None:
-                self.port = server.add_insecure_port(address)
-            else:
-                self.port = server.add_secure_port(address, _credentials(self._certificate))
+            self.port = server.add_insecure_port(address)
         except RuntimeError as error:
             # The cause is in the log that grpcio writes to the standard error stream, not in its error.
             text = f"cannot listen on {address}: in use, or no address of this host; choose another grpcServerPort"
             raise ConfigError(text) from error
 
-    async def _start_relayed(self, server: aio.Server, certificate: ServerCertificate) -> None:
+    async def _start_relayed(self, server: aio.Server, secure: Tls) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))
         if len(str(folder)) > _LONGEST_SOCKET_PATH:
             raise ConfigError(f"{folder} is too long for the address of a socket; set TMPDIR to a shorter folder")
-        plain, tls = folder / "plain", folder / "tls"
-        server.add_insecure_port(f"unix:{plain}")
-        server.add_secure_port(f"unix:{tls}", _credentials(certificate))
+        plain, tls = folder / "plain" if secure.plain else None, folder / "tls"
+        if plain is not None:
+            server.add_insecure_port(f"unix:{plain}")
+        server.add_secure_port(f"unix:{tls}", self._credentials(secure))
         await server.start()
         relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S, self._limits.connections)
         self._relay = relay
@@ -227,23 +254,101 @@ class GrpcServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
+        if tls.reload is None:
+            return grpc.ssl_server_credentials([tls.certificate])
+        first = grpc.ssl_server_certificate_configuration([tls.certificate])
+        fetch: Any = self._fetch_certificate  # None means that nothing is new, which its type leaves out
+        return grpc.dynamic_ssl_server_credentials(first, fetch)
+
+    def _fetch_certificate(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return a new certificate once; grpcio asks before each handshake, on a thread of its own."""
+        certificate, self._new_certificate = self._new_certificate, None
+        return None if certificate is None else grpc.ssl_server_certificate_configuration([certificate])
+
+    def _renew_certificate(self) -> None:
+        """Take the certificate of the files if they have another one."""
+        assert self._tls is not None
+        assert self._tls.reload is not None
+        try:
+            found = self._tls.reload()
+        except ConfigError as error:
+            log.warning("gRPC port: the certificate stays as it is: %s", error)
+            return
+        if found != self._tls.certificate:
+            self._tls = self._tls._replace(certificate=found)
+            self._new_certificate = found
+            log.info("gRPC port: the certificate has been replaced (tlsCertPath)")
+
     def _forget_silent(self) -> None:
         self._service.forget_silent(asyncio.get_running_loop().time() - self._limits.max_idle_s)
 
     # -- calls
 
-    def _context(self, call: Call, size: int) -> CallContext:
-        """Return the context of a call whose request has this size."""
+    # grpcio would read the one request of a unary call itself, count calls, and refuse those that are too many or for
+    # no method. But it tells nobody whose call it refuses, and the bytes of its request would count as held for as long
+    # as the connection lives: a client that often gets such a refusal would look like one that never completes a
+    # request. So each call is a stream to grpcio, and the first thing that happens to it is here.
+
+    def _counted(self, behave: Behaviour) -> Behaviour:
+        """Return a behaviour of calls that are counted from their headers to their end; those beyond the limit fail."""
+
+        async def counted(requests: AsyncIterator[bytes], call: Call) -> Any:
+            is_refused = self._open_calls >= self._limits.max_open_calls
+            self._open_calls += 1
+            try:
+                if is_refused:
+                    await self._refuse(call)
+                return await behave(requests, call)
+            finally:
+                self._open_calls -= 1
+
+        return counted
+
+    async def _refuse(self, call: Call) -> None:
+        """Fail a call once its request is read, which is then known to be held no more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REFUSED_S):
+                await self._read(call)
+        text = f"{self._limits.max_open_calls:,} calls are open, the limit (grpcMaxOpenCalls); try again later"
+        self._refusals["calls"].add(f"gRPC port: a call of {self._peer(call)[1]}: RESOURCE_EXHAUSTED: {text}")
+        await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    async def _unimplemented(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REFUSED_S):
+                await self._read(call)
+        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have the method")
+
+    async def _read(self, call: Call, *, is_first: bool = True) -> bytes | None:
+        """Return a request of a call, or None if there is no further one; it is held no longer."""
+        data: Any = await call.read()
+        if data is aio.EOF:
+            return None
+        path, _ = self._peer(call)
+        if path and self._relay is not None:
+            metadata = (call.invocation_metadata() or ()) if is_first else ()
+            self._relay.handled(path, len(data) + sum(len(name) + len(value) for name, value in metadata))
+        return cast("bytes", data)
+
+    async def _read_only(self, call: Call) -> bytes:
+        """Return the request of a call that has one."""
+        data = await self._read(call)
+        if data is None:
+            await call.abort(grpc.StatusCode.INTERNAL, "the call ended without a request")
+        return data
+
+    def _context(self, call: Call) -> CallContext:
         left = cast("float | None", call.time_remaining())
         deadline = None if left is None else asyncio.get_running_loop().time() + left
         path, peer = self._peer(call)
-        metadata = call.invocation_metadata() or ()
-        if path and self._relay is not None:
-            self._relay.handled(path, size + sum(len(name) + len(value) for name, value in metadata))
-        return call_context(dict(metadata), peer, deadline)
+        if path and path == peer:
+            # grpcio cancels the calls of a connection that is lost, but it may have begun one just before.
+            raise asyncio.CancelledError
+        return call_context(dict(call.invocation_metadata() or ()), peer, deadline)
 
     def _peer(self, call: Call) -> tuple[str, str]:
-        """Return the path that a connection is relayed from, if it is, and ``ip:port`` of its client.
+        """Return the path that a connection is relayed from, if it is, and ``ip:port`` of its client, else the path.
 
         grpcio has either as ``unix:path`` or ``ipv4:ip:port``.
         """
@@ -259,16 +364,16 @@ class GrpcServer:
         text = f"gRPC port: {name} of {shown(str(client_id))} at {self._peer(call)[1]}: {code}: {status.message}"
         self._refusals[name].add(text)
 
-    def _unary(self, name: str, method: Method) -> Callable[[bytes, Call], Awaitable[bytes]]:
+    def _unary(self, name: str, method: Method) -> Behaviour:
         """Return the behaviour of a method with one reply.
 
         Bytes in and out: grpcio answers and logs a request that cannot be decoded as an error of the server.
         """
 
-        async def answer(data: bytes, call: Call) -> bytes:
+        async def answer(_requests: AsyncIterator[bytes], call: Call) -> bytes:
+            data = await self._read_only(call)
             try:
-                context = self._context(call, len(data))  # first: it counts the request as handled
-                reply: Any = method.handler(method.request.FromString(data), context)
+                reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 if not isinstance(reply, Message):
                     reply = await reply
             except DecodeError as error:
@@ -284,14 +389,15 @@ class GrpcServer:
 
         return answer
 
-    def _stream(self, name: str, method: Method) -> Callable[[bytes, Call], Awaitable[None]]:
+    def _stream(self, name: str, method: Method) -> Behaviour:
         """Return the behaviour of ReceiveMessage."""
 
-        async def answer(data: bytes, call: Call) -> None:
+        async def answer(_requests: AsyncIterator[bytes], call: Call) -> None:
             replies: Sequence[Any]
             request: Any = None
+            data = await self._read_only(call)
             try:
-                context = self._context(call, len(data))
+                context = self._context(call)
                 self._check_unsent()
                 request = method.request.FromString(data)
                 reply: Any = method.handler(request, context)
@@ -326,7 +432,7 @@ class GrpcServer:
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
         try:
-            context = self._context(call, 0)
+            context = self._context(call)
         except StatusError as error:  # the one refusal in the body of this method
             status = status_of(error)
             self._refused("Telemetry", call, status)
@@ -340,6 +446,9 @@ class GrpcServer:
             self._service.telemetry_closed(context, stream)
         # grpcio cannot end a stream amid a write. A client that never reads keeps this, and no more commands.
         await stream.sent()
+        if stream.is_lost:
+            # grpcio would send headers again with the status, and log that it cannot.
+            raise asyncio.CancelledError
         if failed is not None:
             code, text = failed
             self._refusals["Telemetry"].add(
@@ -351,11 +460,10 @@ class GrpcServer:
         self, call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
-        path, _ = self._peer(call)
+        is_first = True
         try:
-            while (data := cast("Any", await call.read())) is not aio.EOF:
-                if path and self._relay is not None:
-                    self._relay.handled(path, len(data))
+            while (data := await self._read(call, is_first=is_first)) is not None:
+                is_first = False
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
         except asyncio.CancelledError:
             if not stream.is_overfull:
@@ -372,6 +480,18 @@ class GrpcServer:
         return None
 
 
+class _Handlers(grpc.GenericRpcHandler):
+    """Methods of the service by their paths, and what answers all other paths."""
+
+    def __init__(self, handlers: dict[str, Any], other: Any) -> None:
+        self._handlers = {f"/{SERVICE}/{name}": handler for name, handler in handlers.items()}
+        self._other = other
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return the handler of a call."""
+        return self._handlers.get(handler_call_details.method, self._other)
+
+
 class _TelemetryStream:
     """Way of commands to a client, for as long as its telemetry call is open.
 
@@ -386,6 +506,7 @@ class _TelemetryStream:
         "_unsent",
         "_unsent_bytes",
         "_writer",
+        "is_lost",
         "is_open",
         "is_overfull",
     )
@@ -396,7 +517,7 @@ class _TelemetryStream:
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._writer: asyncio.Task[None] | None = None
-        self.is_open, self.is_overfull = True, False
+        self.is_open, self.is_overfull, self.is_lost = True, False, False
 
     def send(self, command: TelemetryCommand) -> None:
         """Send a command to the client, if the stream is open."""
@@ -424,6 +545,7 @@ class _TelemetryStream:
                 self._unsent_bytes -= len(data)
         except aio.BaseError as error:
             log.debug("client %s at %s: its stream ended: %s", self._context.client_id, self._context.peer, error)
+            self.is_lost = True
             self._unsent.clear()
         finally:
             self._writer = None
@@ -432,7 +554,3 @@ class _TelemetryStream:
         """Wait until the client has taken all commands."""
         if self._writer is not None:
             await asyncio.wait([self._writer])
-
-
-def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
-    return grpc.ssl_server_credentials([certificate])

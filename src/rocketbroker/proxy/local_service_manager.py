@@ -107,6 +107,8 @@ class LocalServiceManager:
         broker: the broker.
     """
 
+    is_cluster = False
+
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
         self._connections: dict[ProxyChannel, LocalConnection] = {}

@@ -50,7 +50,7 @@ class MessagingService:
 
     Args:
         brokers: brokers and routes.
-        endpoints: address of this front, which routes have for each broker; it may change until the first call.
+        endpoints: address of this front; it may change until the first call.
         clock: clock of messages.
         config: limits and times.
     """
@@ -66,7 +66,7 @@ class MessagingService:
         transactions = OpenTransactions()
         self._receipts = receipts = Receipts(brokers, clock, config)
         self._clients = clients = Clients(brokers, transactions, config, receipts.release)
-        self._routing = routing = Routing(brokers, endpoints)
+        self._routing = routing = Routing(brokers, endpoints, config)
         self._producing = Producing(brokers, routing, clients, transactions, clock, config)
         self._consuming = Consuming(brokers, routing, clients, receipts, clock, config)
 

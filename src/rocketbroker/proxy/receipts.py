@@ -2,6 +2,8 @@
 
     receipt handle := handle of POP_CK, CommitLog offset of the message     (codec.message.pop_info)
 
+Handles of Apache's proxy are taken as well: a client may go on at another front of the same brokers.
+
 A consumer that leaves the invisible time to the server gets 60 s, and this front renews it while the client lives: a
 scan every 5 s renews what expires within 10 s, each time for longer; ProxyConfig has these times. Each renewal makes a
 new handle, of which the client knows nothing. So what a client does with a message is done with the newest handle, and
@@ -30,6 +32,7 @@ from rocketbroker.proxy.call_context import StatusError, header_of, succeeded
 from rocketbroker.proxy.clients import ProxyClient, retry_delays
 from rocketbroker.proxy.messaging_pb2 import Code
 from rocketbroker.proxy.service_manager import ServiceManager
+from rocketbroker.transport.access import RefusalLog
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +74,14 @@ def decode_handle(text: str) -> ReceiptHandle:
     except CodecError as error:
         remark = f"receipt handle is invalid: {error}; use the one that came with the message"
         raise StatusError(Code.INVALID_RECEIPT_HANDLE, remark) from error
-    last = text.split(" ")[8:]
-    if last and not _OFFSET.fullmatch(last[0]):
-        remark = f"receipt handle is invalid: its CommitLog offset is {shown(last[0])}; use the one of the message"
+    further = text.split(" ")[8:]
+    if not further:
+        return ReceiptHandle(info, -1)
+    last = further[-1]  # Apache's proxy has a 0 before it in a handle that it changed
+    if not _OFFSET.fullmatch(last):
+        remark = f"receipt handle is invalid: its CommitLog offset is {shown(last)}; use the one of the message"
         raise StatusError(Code.INVALID_RECEIPT_HANDLE, remark)
-    return ReceiptHandle(info, int(last[0]) if last else -1)
+    return ReceiptHandle(info, int(last))
 
 
 class Place(NamedTuple):
@@ -132,6 +138,7 @@ class Receipts:
         # Brokers whose renewals of an earlier scan have not ended.
         self._busy: set[str] = set()
         self._returning: set[asyncio.Task[None]] = set()
+        self._refusals = RefusalLog(log)
 
     async def start(self) -> None:
         """Begin to renew."""
@@ -217,11 +224,9 @@ class Receipts:
         """Renew the invisible time of a message from now on, until it is acknowledged."""
         table = self._renewed.setdefault(client, {})
         if len(table) >= _MOST_PER_CLIENT and place not in table:
-            log.warning(
-                "client %s holds %d messages without an acknowledgement; more are not renewed, and return after %g s",
-                shown(client.client_id),
-                _MOST_PER_CLIENT,
-                self._config.default_invisible_time_mills / 1000,
+            self._refusals.add(
+                f"client {shown(client.client_id)} holds {_MOST_PER_CLIENT:,} messages without an acknowledgement; "
+                f"more are not renewed, and return after {self._config.default_invisible_time_mills / 1000:g} s"
             )
             return
         table[place] = _Renewed(client, place, handle, reconsume_times, handle.info.pop_time)
@@ -308,8 +313,12 @@ class Receipts:
         task.add_done_callback(self._returning.discard)
 
     async def _give_back(self, client: ProxyClient, messages: Iterable[tuple[Place, ReceiptHandle]]) -> None:
-        for place, handle in messages:
-            await self._return(client, place, handle, 0)
+        try:
+            for place, handle in messages:
+                await self._return(client, place, handle, 0)
+        finally:
+            if client.is_gone:  # the brokers may have met it again here
+                self._brokers.closed(client)
 
     async def _return(self, client: ProxyClient, place: Place, handle: ReceiptHandle, invisible_ms: int) -> None:
         try:

@@ -9,10 +9,12 @@ from rocketbroker.codec.message.pop_info import ALL_QUEUES
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, QueueData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.queue_allocation import java_order
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError, check_group, check_topic
 from rocketbroker.proxy.message_conversion import MESSAGE_TYPES
 from rocketbroker.proxy.messaging_pb2 import (
+    Address,
     Assignment,
     Broker,
     Code,
@@ -34,6 +36,7 @@ _PERMISSIONS: Final = {
     PERM_READ | PERM_WRITE: Permission.READ_WRITE,
 }
 _LONG: Final = (1 << 64) - 1
+_MOST_ENDPOINTS: Final = 4096
 
 
 class Routing:
@@ -41,24 +44,27 @@ class Routing:
 
     Args:
         brokers: brokers and routes.
-        endpoints: address of this front, which routes have for each broker.
+        endpoints: address of this front.
+        config: what routes have for each broker: that address, or the one that a client asked at.
     """
 
-    def __init__(self, brokers: ServiceManager, endpoints: Endpoints) -> None:
+    def __init__(self, brokers: ServiceManager, endpoints: Endpoints, config: ProxyConfig) -> None:
         self._brokers = brokers
         self._endpoints = endpoints
+        self._follows_clients = brokers.is_cluster and not config.local_serve_addr
+        self._use_port = config.use_endpoint_port_from_request
         self._turn = itertools.count()
 
     async def query_route(self, query: QueryRouteRequest, context: CallContext) -> QueryRouteResponse:
         """Return the queues of a topic, each at this front."""
-        topic = check_topic(query.topic)
+        topic, endpoints = check_topic(query.topic), self._address_for(query.endpoints)
         types = _message_types((await self._brokers.topic_config(topic)).attributes.get("message.type", ""))
         queues = [
             MessageQueue(
                 topic=query.topic,
                 id=queue_id,
                 permission=permission,
-                broker=self._broker(data),
+                broker=Broker(name=data.broker_name, id=MASTER_ID, endpoints=endpoints),
                 accept_message_types=types,
             )
             for data in await self._at_masters(topic)
@@ -69,13 +75,14 @@ class Routing:
     async def query_assignment(self, query: QueryAssignmentRequest, context: CallContext) -> QueryAssignmentResponse:
         """Return one entry for each broker, as clients of a group share all queues; each queue if it is ordered."""
         topic, group = check_topic(query.topic), check_group(query.group)
+        endpoints = self._address_for(query.endpoints)
         is_fifo = (await self._brokers.subscription_group_config(group)).consume_message_orderly
         queues = [
             MessageQueue(
                 topic=query.topic,
                 id=queue_id,
                 permission=_PERMISSIONS[data.perm & (PERM_READ | PERM_WRITE)],
-                broker=self._broker(data),
+                broker=Broker(name=data.broker_name, id=MASTER_ID, endpoints=endpoints),
             )
             for data in await self._at_masters(topic)
             if data.perm & PERM_READ and data.read_queue_nums
@@ -130,8 +137,22 @@ class Routing:
         masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
         return [data for data in route.queue_datas if data.broker_name in masters]
 
-    def _broker(self, data: QueueData) -> Broker:
-        return Broker(name=data.broker_name, id=MASTER_ID, endpoints=self._endpoints)
+    def _address_for(self, asked: Endpoints) -> Endpoints:
+        """Return the address that a client finds in its route.
+
+        In a cluster that is the host that it asked at, if it says so: a load balancer may stand before several fronts.
+
+        Raises:
+            StatusError: ILLEGAL_ACCESS_POINT, as each queue of the route would repeat it.
+        """
+        if not self._follows_clients or not asked.addresses:
+            return self._endpoints
+        if (size := asked.ByteSize()) > _MOST_ENDPOINTS:
+            remark = f"endpoints of {size:,} bytes exceed the limit of {_MOST_ENDPOINTS:,}; name fewer addresses"
+            raise StatusError(Code.ILLEGAL_ACCESS_POINT, remark)
+        port = self._endpoints.addresses[0].port
+        addresses = [Address(host=each.host, port=each.port if self._use_port else port) for each in asked.addresses]
+        return Endpoints(scheme=asked.scheme, addresses=addresses)
 
 
 def consistent_hash(key: int, buckets: int) -> int:

@@ -49,7 +49,12 @@ class ServiceManager(Protocol):
 
     All methods are called on the event loop and must not block it. They raise ``BrokerResponseError`` for an answer
     other than success where nothing else is said, and ``RemotingError`` if a broker cannot be reached.
+
+    Attributes:
+        is_cluster: there may be more fronts before the same brokers, and a load balancer before them.
     """
+
+    is_cluster: bool
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return brokers and queues of a topic, without making it.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # clients need no settings, and pydantic takes as long to loa
 log = logging.getLogger(__name__)
 
 _REPEAT_LOG_S = 10.0
+_MOST_EVENTS: Final = 20
 #: Bytes of ``{"code":310,`` and ``{"code":200050,``, which name the route of a code of at most three or of six digits.
 SHORT_PREFIX: Final = 12
 LONG_PREFIX: Final = 15
@@ -141,3 +142,30 @@ class RefusalLog:
         if now >= self._last_line + _REPEAT_LOG_S:
             self._logger.warning("%s; rejected since the last such line: %d", text, self._count)
             self._count, self._last_line = 0, now
+
+
+class EventLog:
+    """Log of what clients do, at most ``_MOST_EVENTS`` lines in 10 s; a line counts those that were left out before it.
+
+    Args:
+        logger: takes the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._began = float("-inf")
+        self._lines = 0
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        """Log an event, unless there were too many lately."""
+        now = time.monotonic()
+        if now >= self._began + _REPEAT_LOG_S:
+            self._began, self._lines = now, 0
+        if self._lines == _MOST_EVENTS:
+            self._left_out += 1
+            return
+        self._lines += 1
+        before = f"; lines left out before this one: {self._left_out}" if self._left_out else ""
+        self._left_out = 0
+        self._logger.info("%s%s", text, before)

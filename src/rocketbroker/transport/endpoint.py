@@ -68,6 +68,7 @@ class ConnectionCount:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limit = limits.max_connections
+        self._cause = limits.max_connections_cause
         self._address_limit = limits.max_connections_per_address
         self._max_descriptor = limits.max_descriptor
         self._count = 0
@@ -97,7 +98,7 @@ class ConnectionCount:
             )
         if left <= 0:
             kept = _kept(self._limit, is_trusted=is_trusted)
-            return f"{self._count} connections are open and the limit is {self._limit} (maxConnections){kept}"
+            return f"{self._count} connections are open and the limit is {self._limit:,} ({self._cause}){kept}"
         held, limit = self._by_source[source], self._address_limit
         if limit and held >= limit:
             return f"{limit} connections are open from {source}, the limit of each address (maxConnectionsPerAddress)"

@@ -23,6 +23,7 @@ class ConnectionLimits(NamedTuple):
     Attributes:
         frame_max_length: largest value of a frame's length field.
         max_connections: open connections; 0 is unlimited.
+        max_connections_cause: what sets their number, for the log.
         max_connections_per_address: connections of one address; 0 is as many as are free, unlimited for trusted peers.
         write_high_water: unsent answers above which a connection is not read.
         max_idle_s: seconds without progress after which a connection is closed.
@@ -38,6 +39,7 @@ class ConnectionLimits(NamedTuple):
 
     frame_max_length: int = FRAME_MAX_LENGTH
     max_connections: int = 0
+    max_connections_cause: str = "maxConnections"
     max_connections_per_address: int = 0
     write_high_water: int = WRITE_HIGH_WATER
     max_idle_s: float = 120.0

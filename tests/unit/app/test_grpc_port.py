@@ -35,12 +35,20 @@ async def test_routes_have_the_address_of_the_settings(
     assert sum("gRPC port: routes lead clients to" in each for each in caplog.messages) == 1
 
 
+async def test_the_log_says_that_a_load_balancer_stays_in_routes(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    config = ProxyConfig(namesrv_addr=NOWHERE, grpc_server_port=0)
+    async with running(cluster_port(config, "proxy-1", "127.0.0.1")) as port:
+        line = f"routes lead clients to the host that they ask at, or to 127.0.0.1:{port.port} (localServeAddr)"
+        assert f"gRPC port: {line}" in caplog.messages
+
+
 def test_limits_are_settings(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grpc_port, "connection_limit", lambda: 1000)
     config = ProxyConfig(
         grpc_max_inbound_message_size=1 << 21,
         grpc_max_concurrent_calls_per_connection=7,
-        grpc_max_open_calls=8,
+        grpc_max_open_calls=20,
         grpc_client_idle_time_mills=9000,
         grpc_shutdown_time_seconds=10,
         max_connections=11,
@@ -49,12 +57,29 @@ def test_limits_are_settings(monkeypatch: pytest.MonkeyPatch):
     )
     limits = grpc_port._limits(config)
 
-    assert (limits.max_message_size, limits.max_calls, limits.max_open_calls) == (1 << 21, 7, 8)
+    assert (limits.max_message_size, limits.max_calls, limits.max_open_calls) == (1 << 21, 7, 20)
     assert (limits.max_idle_s, limits.max_stop_s) == (9.0, 10.0)
     connections = limits.connections
     assert (connections.max_connections, connections.max_connections_per_address) == (11, 12)
     assert (connections.max_held_bytes, connections.max_descriptor) == (1 << 26, 1000)
-    assert grpc_port._limits(ProxyConfig()).connections.max_connections == 333, "each has three ends"
+    assert connections.max_connections_cause == "maxConnections"
+
+
+def test_connections_are_limited_by_open_files(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grpc_port, "connection_limit", lambda: 1000)
+    connections = grpc_port._limits(ProxyConfig()).connections
+
+    assert connections.max_connections == 333, "each has three ends"
+    assert connections.max_connections_cause.startswith("ulimit -n: connections may open 1,000 files")
+
+
+@pytest.mark.parametrize(
+    ("of_a_connection", "open_calls", "most"), [(2**31 - 1, 50_000, 25_000), (9, 10, 5), (9, 1, 1)]
+)
+def test_one_connection_has_at_most_half_of_the_calls(of_a_connection: int, open_calls: int, most: int):
+    config = ProxyConfig(grpc_max_concurrent_calls_per_connection=of_a_connection, grpc_max_open_calls=open_calls)
+
+    assert grpc_port._limits(config).max_calls == most
 
 
 def test_a_certificate_that_is_missing_is_an_error():

@@ -331,6 +331,28 @@ async def test_there_is_a_limit_of_clients(service: MessagingService, monkeypatc
     assert raised.value.code == Code.TOO_MANY_REQUESTS
 
 
+async def test_a_client_that_is_unknown_may_return_messages_and_is_not_kept(
+    service: MessagingService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(clients_module, "_MOST_CLIENTS", 1)
+    known = service._clients.of(CONTEXT)
+    stranger = service._clients.returning(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
+
+    assert service._clients.returning(CONTEXT) is known
+    assert (stranger.client_id, stranger.is_gone, known.is_gone) == ("client-2", True, False)
+    assert list(service._clients._clients) == ["client-1"]
+
+
+async def test_clients_that_come_in_masses_are_counted(service: MessagingService, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    for number in range(50):
+        context = CallContext(f"client-{number}", "JAVA", "5.1.0", "", "127.0.0.1:5000", None)
+        await service.telemetry(producer("Orders"), context, Stream())
+    service._clients.forget_all()
+
+    assert len(caplog.messages) == 20
+
+
 async def test_clients_that_come_change_and_go_are_logged(
     service: MessagingService, brokers: FakeBrokers, caplog: pytest.LogCaptureFixture
 ):

@@ -3,12 +3,15 @@
 import asyncio
 import queue
 import re
+import secrets
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,15 +25,26 @@ from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
-from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, methods_of
+from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
 from rocketbroker.transport import access
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.grpc_calls import METADATA, method
+from tests.support.http2_frames import (
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    SETTINGS,
+    begun_call,
+    frame,
+    frames,
+)
 from tests.support.proxy_brokers import FakeBrokers
 
 MAX_BODY_SIZE = ProxyConfig().max_message_size
-CERTIFICATE = self_signed_certificate(SystemClock())
+CERTIFICATE, OTHER_CERTIFICATE = (self_signed_certificate(SystemClock()) for _ in range(2))
 LARGE = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -82,12 +96,18 @@ class Running:
         *,
         plain: bool = True,
         host: str = "127.0.0.1",
+        reload: Callable[[], ServerCertificate] | None = None,
     ) -> None:
         self.loop = loop
         self.brokers = FakeBrokers()
         self.brokers.add_topic("Orders", read_queue_nums=2, write_queue_nums=2)
         self.service = Service(self.brokers)
-        self.server = GrpcServer(self.service, host=host, certificate=certificate, plain=plain, limits=limits)
+        self.server = GrpcServer(
+            self.service,
+            host=host,
+            tls=None if certificate is None else Tls(certificate, plain, reload),
+            limits=limits,
+        )
         self.thread = threading.Thread(target=loop.run_forever)
         self.thread.start()
         self.run(self.server.start())
@@ -158,6 +178,27 @@ def test_many_calls_at_a_time(channel: grpc.Channel):
     sent = [call.future(send(size), timeout=20, metadata=METADATA) for size in range(300)]
 
     assert [each.result().entries[0].offset for each in sent] == list(range(300))
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+def test_calls_that_come_while_the_loop_is_busy_wait(running: Running):
+    stopped, goes_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        stopped.set()
+        goes_on.wait(20)
+
+    with running.channel(tls=False) as channel:
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        running.loop.call_soon_threadsafe(block)
+        stopped.wait(20)
+        call = channel.unary_unary(
+            f"/{SERVICE}/SendMessage", pb.SendMessageRequest.SerializeToString, pb.SendMessageResponse.FromString
+        )
+        # The relay stands still as well; what is in the buffers has more than 1,000 calls.
+        sent = [call.future(send(1), timeout=60, metadata=METADATA) for _ in range(4000)]
+        goes_on.set()
+        assert {each.result().status.code for each in sent} == {pb.OK}
 
 
 @pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
@@ -440,22 +481,6 @@ def test_a_stream_ends_with_its_client(running: Running):
 
 # -- connections
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS, PING, GOAWAY = 0, 1, 4, 6, 7
-END_HEADERS = 4
-
-
-def frame(kind: int, payload: bytes = b"", stream_id: int = 0, flags: int = 0) -> bytes:
-    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
-
-
-def frames(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, flags and payload of each frame until the connection closes."""
-    sock.settimeout(20)
-    with sock.makefile("rb") as file:
-        while header := file.read(9):
-            yield header[3], header[4], file.read(int.from_bytes(header[:3]))
-
 
 def connect(running: Running) -> socket.socket:
     return socket.create_connection(("127.0.0.1", running.server.port))
@@ -502,25 +527,6 @@ def test_the_limit_on_calls_is_announced():
     assert settings[b"\x00\x03"] == 77, "SETTINGS_MAX_CONCURRENT_STREAMS"
 
 
-def literal(name: bytes, value: bytes) -> bytes:
-    """Return a header field as HPACK writes it without its tables."""
-    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-
-def begun_call(stream_id: int, claimed: int, data: bytes) -> bytes:
-    """Return the frames of a SendMessage that claims a size and is not complete."""
-    fields = {
-        b":method": b"POST",
-        b":scheme": b"http",
-        b":path": f"/{SERVICE}/SendMessage".encode(),
-        b"te": b"trailers",
-    }
-    fields[b"content-type"] = b"application/grpc"
-    headers = b"".join(literal(name, value) for name, value in fields.items())
-    first = frame(HEADERS, headers, stream_id, END_HEADERS)
-    return first + frame(DATA, b"\0" + claimed.to_bytes(4) + data, stream_id)
-
-
 def test_incomplete_requests_take_bounded_memory(caplog: pytest.LogCaptureFixture):
     limits = GrpcLimits(connections=ConnectionLimits(max_held_bytes=200_000))
     with (
@@ -544,19 +550,52 @@ def test_incomplete_requests_take_bounded_memory(caplog: pytest.LogCaptureFixtur
         assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
 
 
-def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
+def held_bytes(running: Running) -> int:
+    assert running.server._relay is not None
+    return running.server._relay.held_bytes
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+@pytest.mark.parametrize("size", [0, 1_000, 200_000])
+@pytest.mark.parametrize("token_size", [0, 3_000])
+def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel, size: int, token_size: int):
     call = channel.unary_unary(
         f"/{SERVICE}/SendMessage", pb.SendMessageRequest.SerializeToString, pb.SendMessageResponse.FromString
     )
-    relay = running.server._relay
-    assert relay is not None
-    for round_ in range(5):
-        token = ("x-mq-session-token", f"{round_}" * 3000)
-        for each in [call.future(send(round_ * 50_000), timeout=20, metadata=(*METADATA, token)) for _ in range(20)]:
-            each.result()
-        list(method(channel, "ReceiveMessage")(pb.ReceiveMessageRequest(batch_size=64)))
+    for _ in range(100):
+        # A token that HPACK cannot shorten, and another one for each call.
+        token = ("x-mq-session-token", secrets.token_urlsafe(token_size)[:token_size])
+        call(send(size), timeout=20, metadata=(*METADATA, token))
 
-    assert relay.held_bytes < 10_000
+    assert held_bytes(running) < 500, "less than a call"
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+def test_replies_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
+    receive = method(channel, "ReceiveMessage")
+    for _ in range(5):
+        assert len(list(receive(pb.ReceiveMessageRequest(batch_size=100)))) == 101
+
+    assert held_bytes(running) < 1000, "window updates for 95 MB"
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+@pytest.mark.parametrize("max_open_calls", [1, 50_000])
+@pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry", "PullMessage"])
+def test_refused_calls_leave_nothing_that_looks_incomplete(
+    running: Running, channel: grpc.Channel, max_open_calls: int, name: str
+):
+    running.server._limits = GrpcLimits(max_open_calls=max_open_calls)
+    open_call = poll(running, channel)
+    call: Any = channel.unary_unary(f"/{SERVICE}/{name}")
+    for _ in range(50):
+        with pytest.raises(grpc.RpcError) as raised:
+            call(b"\xff" * 100_000, metadata=METADATA, timeout=20)
+        if max_open_calls == 1:
+            assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert raised.value.details() == "1 calls are open, the limit (grpcMaxOpenCalls); try again later"
+    assert held_bytes(running) < 500
+    open_call.cancel()
 
 
 def test_open_calls_have_a_limit():
@@ -581,6 +620,38 @@ def served(channel: grpc.Channel) -> bool:
         return False
 
 
+def test_calls_that_never_send_their_request_are_refused_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rocketbroker.proxy.grpc_server._REFUSED_S", 0.1)
+    with (
+        Running(uvloop.new_event_loop(), GrpcLimits(max_open_calls=2)) as running,
+        running.channel(tls=False) as channel,
+        connect(running) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS))
+        for n in range(5):
+            sock.sendall(begun_call(2 * n + 1, 100, bytes(10)))
+        received = frames(sock)
+        ended = 0
+        while ended < 3:
+            kind, flags, _ = next(received)
+            ended += kind == HEADERS and bool(flags & END_STREAM)
+        wait_for(lambda: running.server._open_calls == 2)
+        with pytest.raises(grpc.RpcError, match="2 calls are open"):
+            method(channel, "SendMessage")(send(1))
+        sock.shutdown(socket.SHUT_RDWR)
+        wait_for(lambda: served(channel))
+
+
+def test_a_call_without_a_request_fails(running: Running):
+    with running.channel(tls=False) as channel:
+        for name in ("SendMessage", "ReceiveMessage"):
+            call: Any = channel.stream_stream(f"/{SERVICE}/{name}")
+            with pytest.raises(grpc.RpcError, match="the call ended without a request") as raised:
+                list(call(iter(()), metadata=METADATA, timeout=20))
+            assert raised.value.code() == grpc.StatusCode.INTERNAL
+        wait_for(lambda: running.server._open_calls == 0)
+
+
 def test_idle_connections_are_closed():
     with Running(uvloop.new_event_loop(), GrpcLimits(max_idle_s=0.5)) as running, connect(running) as sock:
         sock.sendall(PREFACE + frame(SETTINGS))
@@ -600,6 +671,47 @@ def test_other_bytes_close_their_connection_alone(running: Running, data: bytes)
         relay = running.server._relay
         assert relay is not None
         wait_for(lambda: len(relay._ends) == 2)
+
+
+def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    found: list[ServerCertificate | ConfigError] = [CERTIFICATE]
+
+    def reload() -> ServerCertificate:
+        if isinstance(found[-1], ConfigError):
+            raise found[-1]
+        return found[-1]
+
+    def has_certificate(running: Running, expected: ServerCertificate) -> bool:
+        return ssl.get_server_certificate(("127.0.0.1", running.server.port)) == expected.chain.decode()
+
+    with Running(uvloop.new_event_loop(), reload=reload) as running, running.channel(tls=True) as channel:
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+        for each in (CERTIFICATE, ConfigError("no file"), OTHER_CERTIFICATE, OTHER_CERTIFICATE):
+            found.append(each)
+            running.loop.call_soon_threadsafe(running.server._renew_certificate)
+            if isinstance(each, ConfigError):
+                wait_for(lambda: "no file" in caplog.text)
+            else:
+                wait_for(partial(has_certificate, running, each))
+        assert method(channel, "SendMessage")(send(1)).status.code == pb.OK, "on its old connection"
+
+    assert caplog.messages.count("gRPC port: the certificate stays as it is: no file") == 1
+    assert caplog.messages.count("gRPC port: the certificate has been replaced (tlsCertPath)") == 1
+
+
+def test_a_port_for_tls_alone_has_limits_too(caplog: pytest.LogCaptureFixture):
+    limits = GrpcLimits(connections=ConnectionLimits(max_connections=1))
+    with Running(uvloop.new_event_loop(), limits, plain=False) as running:
+        with connect(running) as sock:
+            sock.sendall(PREFACE)
+            assert is_closed(sock)
+            assert "closing, as it has no TLS (grpcPlainTextEnable)" in caplog.text
+        with running.channel(tls=True) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+            with connect(running) as sock:
+                assert is_closed(sock)
+    assert "1 connections are open and the limit is 1 (maxConnections)" in caplog.text
 
 
 @pytest.mark.parametrize(("certificate", "plain"), [(None, True), (CERTIFICATE, False)])
@@ -637,7 +749,7 @@ def test_a_connection_that_does_not_go_on_is_closed(
 def test_a_port_has_one_server(certificate: ServerCertificate | None):
     with Running(uvloop.new_event_loop(), certificate=certificate) as running:
         port = running.server.port
-        second = GrpcServer(running.service, host="127.0.0.1", port=port, certificate=certificate)
+        second = GrpcServer(running.service, host="127.0.0.1", port=port, tls=running.server._tls)
         with pytest.raises(ConfigError, match=f"127.0.0.1:{port}"):
             running.run(second.start())
         with running.channel(tls=False) as channel:

@@ -70,6 +70,8 @@ def test_a_handle_comes_back_from_its_text(
     handle = ReceiptHandle(ExtraInfo(*first, broker_name, *last), commit_log_offset)
 
     assert decode_handle(handle.text) == handle
+    changed_by_apache = f"{handle.info.encode()} 0 {handle.commit_log_offset}"
+    assert decode_handle(changed_by_apache) == handle
 
 
 @given(st.text())

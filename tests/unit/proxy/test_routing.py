@@ -4,10 +4,14 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="the extra grpc is not installed")
 
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.proxy.call_context import status_of
 from rocketbroker.proxy.messaging_pb2 import (
+    Address,
+    AddressScheme,
     Code,
+    Endpoints,
     MessageType,
     Permission,
     QueryAssignmentRequest,
@@ -43,6 +47,51 @@ async def test_a_route_has_each_queue_at_this_front(service: MessagingService):
         assert queue.broker.endpoints == ENDPOINTS
         assert queue.permission == Permission.READ_WRITE
         assert list(queue.accept_message_types) == [MessageType.NORMAL]
+
+
+LOAD_BALANCER = Endpoints(
+    scheme=AddressScheme.DOMAIN_NAME, addresses=[Address(host="mq.example", port=443), Address(host="b", port=444)]
+)
+
+
+async def addresses(brokers: FakeBrokers, config: ProxyConfig, asked: Endpoints) -> list[Endpoints]:
+    """Return the addresses in a route and in an assignment."""
+    service, orders = MessagingService(brokers, ENDPOINTS, config=config), Resource(name="Orders")
+    route = await service.query_route(QueryRouteRequest(topic=orders, endpoints=asked), CONTEXT)
+    query = QueryAssignmentRequest(topic=orders, group=Resource(name="billing"), endpoints=asked)
+    assignment = await service.query_assignment(query, CONTEXT)
+    return [route.message_queues[0].broker.endpoints, assignment.assignments[0].message_queue.broker.endpoints]
+
+
+@pytest.mark.parametrize(("uses_port", "ports"), [(False, [8081, 8081]), (True, [443, 444])])
+async def test_clients_of_a_cluster_are_led_to_the_address_that_they_asked_at(
+    brokers: FakeBrokers, uses_port: bool, ports: list[int]
+):
+    brokers.is_cluster = True
+    config = ProxyConfig(use_endpoint_port_from_request=uses_port)
+    for found in await addresses(brokers, config, LOAD_BALANCER):
+        assert found.scheme == AddressScheme.DOMAIN_NAME
+        assert [(each.host, each.port) for each in found.addresses] == [("mq.example", ports[0]), ("b", ports[1])]
+
+    assert await addresses(brokers, config, Endpoints()) == [ENDPOINTS] * 2
+
+
+@pytest.mark.parametrize(("is_cluster", "serve_addr"), [(False, ""), (True, "127.0.0.1")])
+async def test_other_clients_are_led_to_the_address_of_the_settings(
+    brokers: FakeBrokers, is_cluster: bool, serve_addr: str
+):
+    brokers.is_cluster = is_cluster
+    config = ProxyConfig(local_serve_addr=serve_addr, use_endpoint_port_from_request=True)
+
+    assert await addresses(brokers, config, LOAD_BALANCER) == [ENDPOINTS] * 2
+
+
+async def test_large_endpoints_are_not_repeated_for_each_queue(brokers: FakeBrokers):
+    brokers.is_cluster = True
+    many = Endpoints(addresses=[Address(host="x" * 4096, port=1)])
+    error = await refusal(addresses(brokers, ProxyConfig(), many))
+
+    assert error.code == Code.ILLEGAL_ACCESS_POINT
 
 
 R, W, RW, NONE = Permission.READ, Permission.WRITE, Permission.READ_WRITE, Permission.NONE
@@ -161,7 +210,7 @@ def test_a_bucket_more_moves_keys_to_it_alone():
 
 async def test_messages_of_a_group_go_to_one_queue_and_others_to_all_in_turn(brokers: FakeBrokers):
     brokers.broker_names = ["broker-b", "broker-a"]
-    routing = Routing(brokers, ENDPOINTS)
+    routing = Routing(brokers, ENDPOINTS, ProxyConfig())
     turns = [await routing.writable_queue("Orders", "") for _ in range(8)]
     grouped = [await routing.writable_queue("Orders", f"group {number % 50}") for number in range(100)]
 
@@ -176,7 +225,7 @@ async def test_the_order_of_brokers_in_a_route_moves_no_group(brokers: FakeBroke
     found = []
     for names in (["broker-b", "broker-a"], ["broker-a", "broker-b"]):
         brokers.broker_names = names
-        routing = Routing(brokers, ENDPOINTS)
+        routing = Routing(brokers, ENDPOINTS, ProxyConfig())
         found.append([await routing.writable_queue("Orders", f"group {number}") for number in range(20)])
 
     assert found[0] == found[1]
@@ -184,7 +233,7 @@ async def test_the_order_of_brokers_in_a_route_moves_no_group(brokers: FakeBroke
 
 async def test_a_topic_that_nobody_may_write_has_no_queue(brokers: FakeBrokers):
     brokers.add_topic("Orders", perm=4)
-    error = await refusal(Routing(brokers, ENDPOINTS).writable_queue("Orders", ""))
+    error = await refusal(Routing(brokers, ENDPOINTS, ProxyConfig()).writable_queue("Orders", ""))
 
     assert error.code == Code.FORBIDDEN
     assert "no writable queue" in error.message
@@ -192,7 +241,7 @@ async def test_a_topic_that_nobody_may_write_has_no_queue(brokers: FakeBrokers):
 
 async def test_pops_go_to_the_wanted_broker_or_to_each_in_turn(brokers: FakeBrokers):
     brokers.broker_names = ["broker-a", "broker-b"]
-    routing = Routing(brokers, ENDPOINTS)
+    routing = Routing(brokers, ENDPOINTS, ProxyConfig())
 
     assert [await routing.readable_broker("Orders", "broker-b") for _ in range(2)] == ["broker-b"] * 2
     assert {await routing.readable_broker("Orders", name) for name in ("", "unknown")} == {"broker-a", "broker-b"}

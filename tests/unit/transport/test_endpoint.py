@@ -41,6 +41,13 @@ def test_strangers_leave_some_for_administrators(caplog):
     assert [count.enter("192.0.2.9:1", is_trusted=True), entered(count, "127.0.0.1")] == [True, 1]
 
 
+def test_the_cause_of_the_limit_is_named(caplog):
+    count = ConnectionCount(ConnectionLimits(max_connections=1, max_connections_cause="ulimit -n: 3 files"))
+
+    assert entered(count, "127.0.0.1") == 1
+    assert "1 connections are open and the limit is 1 (ulimit -n: 3 files)" in caplog.text
+
+
 def test_strangers_leave_some_descriptors_for_administrators(caplog):
     count = ConnectionCount(ConnectionLimits(max_connections=1000, max_descriptor=160))
 

@@ -41,6 +41,11 @@ class ProxyConfig(ConfigModel):
     local_serve_addr: Text = setting(
         "", "Address in routes: what clients connect to. By default the address that brokers register.", Trait()
     )
+    use_endpoint_port_from_request: Flag = setting(
+        False,
+        "In CLUSTER mode without localServeAddr, routes lead clients to the host that they asked at: at the port that "
+        "they asked at as well, instead of grpcServerPort. For a load balancer with another port.",
+    )
     broker_config_path: Text = setting(
         "", "Properties file of the broker in LOCAL mode.", Trait(shown_default="none: a broker with default settings")
     )
@@ -49,11 +54,14 @@ class ProxyConfig(ConfigModel):
         130 * 1024 * 1024, "Maximum size of a request.", size(1 << 20, 1 << 30)
     )
     grpc_max_concurrent_calls_per_connection: Whole = setting(
-        INT_MAX, "Maximum number of calls under way on one connection.", whole(1, INT_MAX)
+        INT_MAX,
+        "Maximum number of calls under way on one connection; never more than half of grpcMaxOpenCalls.",
+        whole(1, INT_MAX),
     )
     grpc_max_open_calls: Whole = setting(
         50_000,
-        "Maximum number of calls and telemetry streams of all connections; each telemetry stream takes about 30 KiB.",
+        "Maximum number of calls and telemetry streams of all connections, and of receives that wait at brokers; each "
+        "telemetry stream takes about 30 KiB.",
         whole(1, 10_000_000, own=True),
     )
     max_connections: Whole = setting(
@@ -70,7 +78,7 @@ class ProxyConfig(ConfigModel):
     max_held_bytes: Whole = setting(
         536_870_912,
         "Maximum memory of incomplete requests at a port that takes TLS and plain text. Above it, the connection that "
-        "holds most is closed.",
+        "holds most is closed. It must hold a request of grpcMaxInboundMessageSize.",
         size(33_554_432, 1 << 40, own=True),
     )
     grpc_client_idle_time_mills: Whole = setting(
@@ -120,6 +128,11 @@ class ProxyConfig(ConfigModel):
     )
     grpc_client_consumer_max_long_polling_timeout_millis: Whole = setting(
         20_000, "Longest time that a receive waits for messages, told to consumers.", millis(0, HOUR_MS)
+    )
+    long_polling_reserve_time_in_millis: Whole = setting(
+        100,
+        "Time before the deadline of its call at which a receive without messages is answered.",
+        millis(0, MINUTE_MS),
     )
     grpc_client_consumer_long_polling_batch_size: Whole = setting(
         32, "Messages that push consumers ask for at a time, told to them.", whole(1, 32)
@@ -173,6 +186,12 @@ class ProxyConfig(ConfigModel):
     tls_cert_path: Text = setting("", "File of the certificate chain in PEM.", Trait(shown_default="none: no TLS"))
     tls_key_path: Text = setting("", "File of the private key in PEM.", Trait(shown_default="none: no TLS"))
     tls_key_password: Text = setting("", "Password of the private key.")
+    tls_cert_watch_interval_ms: Whole = setting(
+        HOUR_MS, "Time between two looks for a new certificate in tlsCertPath and tlsKeyPath.", millis(_SECOND, DAY_MS)
+    )
+    grpc_plain_text_enable: Flag = setting(
+        True, "Take plain text on a port with TLS; otherwise connections without TLS are closed.", Trait(own=True)
+    )
 
 
 def grpc_properties(port: int) -> dict[str, str]:

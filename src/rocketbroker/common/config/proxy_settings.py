@@ -12,6 +12,7 @@ from rocketbroker.common.config.proxy_config import GRPC_PORT, ProxyConfig
 from rocketbroker.common.errors import ConfigError, shown
 
 _MOST_BYTES: Final = 1 << 20
+_HEADER_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,23 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
         raise ConfigError(f"proxyMode={shown(proxy.proxy_mode)} is unknown; write CLUSTER or LOCAL")
     if not proxy.tls_test_mode_enable and bool(proxy.tls_cert_path) != bool(proxy.tls_key_path):
         raise ConfigError("tlsCertPath and tlsKeyPath belong together; give both, or tlsTestModeEnable=true")
+    if not (proxy.grpc_plain_text_enable or proxy.tls_test_mode_enable or proxy.tls_cert_path):
+        raise ConfigError(
+            "grpcPlainTextEnable=false needs TLS: set tlsCertPath and tlsKeyPath, or tlsTestModeEnable=true"
+        )
+    least = least_held_bytes(proxy.grpc_max_inbound_message_size)
+    if proxy.max_held_bytes < least:
+        raise ConfigError(
+            f"maxHeldBytes={proxy.max_held_bytes:,} has no room for one request of grpcMaxInboundMessageSize="
+            f"{proxy.grpc_max_inbound_message_size:,}; set maxHeldBytes to at least {least:,}, or lower "
+            "grpcMaxInboundMessageSize"
+        )
     return ProxySettings(proxy, tuple(resolved.warnings))
+
+
+def least_held_bytes(max_message_size: int) -> int:
+    """Return the memory that a request takes while it is incomplete: its bytes, headers, and framing."""
+    return max_message_size + max_message_size // 64 + _HEADER_BYTES
 
 
 def _entries(path: Path) -> list[Entry]:

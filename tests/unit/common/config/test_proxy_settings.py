@@ -6,7 +6,7 @@ import pytest
 
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig, grpc_properties
-from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.config.proxy_settings import least_held_bytes, load_proxy_settings
 from rocketbroker.common.errors import ConfigError
 
 
@@ -31,6 +31,14 @@ def test_a_file_has_text_numbers_and_booleans(file: Path):
 
     assert (proxy.namesrv_addr, proxy.grpc_server_port, proxy.max_message_size) == ("10.0.0.1:9876", 8181, 1000)
     assert (proxy.proxy_mode, proxy.tls_test_mode_enable, proxy.enable_proxy_auto_renew) == ("local", False, False)
+
+
+@pytest.mark.parametrize("inbound", [1 << 20, 130 << 20])
+def test_memory_for_one_request_is_enough(file: Path, inbound: int):
+    held = max(least_held_bytes(inbound), 33_554_432)
+    file.write_text(f'{{"maxHeldBytes": {held}, "grpcMaxInboundMessageSize": {inbound}}}')
+
+    assert load_proxy_settings(file).proxy.max_held_bytes == held
 
 
 def test_the_command_line_goes_before_the_file(file: Path):
@@ -60,8 +68,6 @@ def test_a_setting_without_effect_is_a_warning(file: Path):
         ('{"maxMessageSize": -1}', "maxMessageSize"),
         ('{"enableProxyAutoRenew": "yes"}', "enableProxyAutoRenew"),
         ('{"namesrvAddr": "10.0.0.1"}', "namesrvAddr"),
-        ('{"proxyMode": "both"}', "proxyMode=both is unknown; write CLUSTER or LOCAL"),
-        ('{"tlsCertPath": "/c.pem", "tlsTestModeEnable": false}', "tlsCertPath and tlsKeyPath belong together"),
         ('{"grpcServerPort": null}', "grpcServerPort is NoneType; give text, a number, true or false"),
         ('{"grpcServerPort": {"a": 1}}', "grpcServerPort is dict"),
         ('{"grpcServerPort": [8081]}', "grpcServerPort is list"),
@@ -70,7 +76,7 @@ def test_a_setting_without_effect_is_a_warning(file: Path):
         ("", "cannot be read: Expecting value"),
         ("{" + " " * (1 << 20) + "}", "has over 1,048,576 bytes"),
     ],
-    ids=range(16),
+    ids=range(14),
 )
 def test_a_wrong_file_is_an_error_with_the_reason(file: Path, text: str, reason: str):
     file.write_text(text)
@@ -78,7 +84,7 @@ def test_a_wrong_file_is_an_error_with_the_reason(file: Path, text: str, reason:
         load_proxy_settings(file)
 
     assert reason in str(raised.value)
-    assert str(file) in str(raised.value) or "proxyMode" in text or "tlsCertPath" in text
+    assert str(file) in str(raised.value)
 
 
 def test_all_errors_are_named(file: Path):
@@ -99,3 +105,28 @@ def test_a_file_that_cannot_be_read_is_an_error(file: Path, content: bytes | Non
 
 def test_a_broker_has_the_port_by_two_settings():
     assert grpc_properties(0) == {"grpcServerEnable": "true", "grpcServerPort": "0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"tlsCertPath": "/c.pem", "tlsTestModeEnable": false}', "tlsCertPath and tlsKeyPath belong together"),
+        ('{"proxyMode": "both"}', "proxyMode=both is unknown; write CLUSTER or LOCAL"),
+        ('{"grpcPlainTextEnable": false, "tlsTestModeEnable": false}', "grpcPlainTextEnable=false needs TLS"),
+        (
+            '{"maxHeldBytes": 133120000}',
+            "maxHeldBytes=133,120,000 has no room for one request of grpcMaxInboundMessageSize=136,314,880; set",
+        ),
+        (
+            '{"maxHeldBytes": 33554432, "grpcMaxInboundMessageSize": 33554432}',
+            "set maxHeldBytes to at least 34,144,256",
+        ),
+    ],
+    ids=range(5),
+)
+def test_settings_that_contradict_each_other_are_an_error(file: Path, text: str, reason: str):
+    file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load_proxy_settings(file)
+
+    assert reason in str(raised.value)
