@@ -8,13 +8,17 @@ Each line has the name of an exchange, its method, and the replies as protobuf's
 depend on earlier calls, so the script is run as a whole. Topics have one queue, which makes offsets the same each time.
 """
 
+import asyncio
 import gzip
 import hashlib
 import json
 import queue
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +27,20 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from rocketbroker.codec.message.message_id import create_message_id, host_bytes
+from rocketbroker.codec.remoting.headers.admin import ConsumeMessageDirectlyResultRequestHeader
+from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.remoting_command import request as remoting_request
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.grpc_server import SERVICE
+from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.grpc_calls import metadata_of, method
 from tests.support.grpc_servers import GrpcServer, apache
 from tests.support.java import Java
 from tests.support.our_servers import OurServers, make_topic
+from tests.support.running import stopping
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "grpc" / "exchanges.jsonl"
 TOPICS = {
@@ -136,13 +148,16 @@ def subscribing(group: str, kind: pb.ClientType = pb.PUSH_CONSUMER, topic: str =
 class GrpcScript:
     """The calls, on one connection."""
 
-    def __init__(self, endpoints: str) -> None:
-        self._channel = grpc.insecure_channel(endpoints, options=[("grpc.max_send_message_length", -1)])
-        self._streams: list[queue.Queue[pb.TelemetryCommand | None]] = []
+    def __init__(self, server: GrpcServer) -> None:
+        self._server = server
+        self._channel = grpc.insecure_channel(server.endpoints, options=[("grpc.max_send_message_length", -1)])
+        # Commands of each client, and those that it gets.
+        self._sent: dict[str, queue.Queue[pb.TelemetryCommand | None]] = {}
+        self._got: dict[str, queue.Queue[pb.TelemetryCommand]] = {}
 
     def close(self) -> None:
         """End all streams and the connection."""
-        for commands in self._streams:
+        for commands in self._sent.values():
             commands.put(None)
         self._channel.close()
 
@@ -150,17 +165,33 @@ class GrpcScript:
         """Make the calls."""
         yield from self._routes()
         yield from self._clients()
+        slow = self._begin_slow()
         yield from self._sends()
         yield from self._receives()
         yield from self._transactions()
         yield from self._recalls()
+        yield from self._calls_without_a_client_id()
+        yield from self._namespaces()
+        yield from self._handles()
+        yield from self._fifo_receives()
+        yield from self._checks()
+        if self._server.name != "proxy":  # brokers do not know the consumers of a proxy
+            yield from self._verifications()
         yield from self._priorities()
+        yield from slow()
         yield from self._ends()
 
     def _call(
-        self, name: str, method_name: str, request: Any, client_id: str = STRANGER, timeout: float = 30
+        self,
+        name: str,
+        method_name: str,
+        request: Any,
+        client_id: str = STRANGER,
+        timeout: float = 30,
+        **metadata_fields: str,
     ) -> Exchange:
-        metadata = metadata_of(client_id) if client_id else ()
+        further = tuple((key.replace("_", "-"), value) for key, value in metadata_fields.items())
+        metadata = (*metadata_of(client_id), *further) if client_id else ()
         try:
             answer = method(self._channel, method_name)(request, metadata=metadata, timeout=timeout)
             replies = list(answer) if method_name == "ReceiveMessage" else [answer]
@@ -172,14 +203,26 @@ class GrpcScript:
         """Open a telemetry stream, which stays open."""
         commands: queue.Queue[pb.TelemetryCommand | None] = queue.Queue()
         commands.put(pb.TelemetryCommand(settings=settings))
-        self._streams.append(commands)
-        stream = method(self._channel, "Telemetry")(
-            iter(commands.get, None), metadata=metadata_of(client_id), timeout=None
-        )
+        self._sent[client_id] = commands
+        metadata = metadata_of(client_id) if client_id else ()
+        stream = method(self._channel, "Telemetry")(iter(commands.get, None), metadata=metadata, timeout=None)
         try:
-            return Exchange(name, "Telemetry", [_shown(next(stream))], "OK", "")
+            first = _shown(next(stream))
         except grpc.RpcError as error:
             return Exchange(name, "Telemetry", [], error.code().name, error.details() or "")
+        got = self._got[client_id] = queue.Queue()
+
+        def read() -> None:
+            with suppress(grpc.RpcError):
+                for command in stream:
+                    got.put(command)
+
+        threading.Thread(target=read, daemon=True).start()
+        return Exchange(name, "Telemetry", [first], "OK", "")
+
+    def _command(self, client_id: str) -> pb.TelemetryCommand:
+        """Return the next command that a client gets."""
+        return self._got[client_id].get(timeout=60)
 
     def _routes(self) -> Iterator[Exchange]:
         def route(topic: str) -> pb.QueryRouteRequest:
@@ -271,16 +314,10 @@ class GrpcScript:
             request = pb.SendMessageRequest(messages=[message("Single", number, tag="a", keys=["k"])])
             return self._call(f"send number {number}", "SendMessage", request, PRODUCER)
 
-        def handle_in(found: Exchange) -> str:
-            texts = [
-                each["message"]["systemProperties"]["receiptHandle"] for each in found.replies if "message" in each
-            ]
-            return str(texts[0])
-
         yield send(100)
         found = self._receive("receive of a message", receive())
         yield found
-        handle = handle_in(found)
+        handle = _handle_in(found)
         changed = self._call("change", "ChangeInvisibleDuration", change(handle, 60), BILLING)
         yield changed
         for name, seconds in {"a year": 31_536_000, "a negative time": -1}.items():
@@ -305,7 +342,7 @@ class GrpcScript:
         found = self._receive("receive of another message", receive())
         yield found
         dead = "ForwardMessageToDeadLetterQueue"
-        yield self._call("forward", dead, forward(handle_in(found)), BILLING)
+        yield self._call("forward", dead, forward(_handle_in(found)), BILLING)
         yield self._call("forward by nonsense", dead, forward("nonsense"), BILLING)
 
     def _receive(self, name: str, request: pb.ReceiveMessageRequest, timeout: float = 30) -> Exchange:
@@ -364,6 +401,149 @@ class GrpcScript:
         yield self._receive("receive by priority", receive("Urgent"))
         yield self._receive("receive an ordered one that had a priority", receive("Steps"))
 
+    def _begin_slow(self) -> Callable[[], Iterator[Exchange]]:
+        """Begin receives that wait for 5 s; the result returns their exchanges."""
+        requests = {
+            "receive with a negative poll": receive("Wide", long_polling_timeout=Duration(seconds=-1)),
+            "receive of the most messages": receive("Wide", batch_size=2**31 - 1),
+            "receive of 33 messages": receive("Wide", batch_size=33),
+            "receive of 0 messages": receive("Wide", batch_size=0),
+            "receive of less than 0 messages": receive("Wide", batch_size=-1),
+        }
+        pool = ThreadPoolExecutor()
+        futures = [pool.submit(self._receive, name, request) for name, request in requests.items()]
+
+        def collect() -> Iterator[Exchange]:
+            for future in futures:
+                yield future.result()
+            pool.shutdown()
+
+        return collect
+
+    def _calls_without_a_client_id(self) -> Iterator[Exchange]:
+        requests: dict[str, Any] = {
+            "Heartbeat": pb.HeartbeatRequest(client_type=pb.PRODUCER),
+            "SendMessage": pb.SendMessageRequest(messages=[message("Orders", 400)]),
+            "QueryAssignment": pb.QueryAssignmentRequest(topic=resource("Orders"), group=resource("billing")),
+            "ReceiveMessage": receive(),
+            "AckMessage": ack("nonsense"),
+            "ForwardMessageToDeadLetterQueue": forward("nonsense"),
+            "EndTransaction": end("nonsense", pb.COMMIT),
+            "NotifyClientTermination": pb.NotifyClientTerminationRequest(),
+            "ChangeInvisibleDuration": change("nonsense", 60),
+            "RecallMessage": pb.RecallMessageRequest(topic=resource("Later"), recall_handle="nonsense"),
+        }
+        for name, request in requests.items():
+            yield self._call(f"{name} without a client id", name, request, "")
+        yield self._settings("Telemetry without a client id", publishing("Orders"), "")
+
+    def _namespaces(self) -> Iterator[Exchange]:
+        single, tenants = message("Single", 410), pb.Resource(resource_namespace="tenant", name="Single")
+        route = pb.QueryRouteRequest(topic=tenants)
+        yield self._call("route of a namespace", "QueryRoute", route)
+        yield self._call("route with a namespace in the metadata", "QueryRoute", route, x_mq_namespace="tenant")
+        single.topic.CopyFrom(tenants)
+        yield self._call("send in a namespace", "SendMessage", pb.SendMessageRequest(messages=[single]), PRODUCER)
+        request = receive()
+        request.message_queue.topic.CopyFrom(tenants)
+        request.group.resource_namespace = "tenant"
+        found = self._receive("receive in a namespace", request)
+        yield found
+        acked = ack(_handle_in(found))
+        acked.topic.CopyFrom(tenants)
+        acked.group.resource_namespace = "tenant"
+        yield self._call("ack in a namespace", "AckMessage", acked, BILLING)
+
+    def _handles(self) -> Iterator[Exchange]:
+        dead = "ForwardMessageToDeadLetterQueue"
+        sent = pb.SendMessageRequest(messages=[message("Single", 420)])
+        yield self._call("send number 420", "SendMessage", sent, PRODUCER)
+        found = self._receive("receive with auto_renew", receive(auto_renew=True))
+        yield found
+        handle = _handle_in(found)
+        yield self._call("ack with another topic", "AckMessage", ack(handle, topic="Orders"), BILLING)
+        yield self._call("ack with another group", "AckMessage", ack(handle, group="ordered"), BILLING)
+        yield self._call("change with another topic", "ChangeInvisibleDuration", change(handle, 60, "Orders"), BILLING)
+        other = forward(handle)
+        other.topic.name = "Orders"
+        yield self._call("forward with another topic", dead, other, BILLING)
+        at_once = self._call("change to 0", "ChangeInvisibleDuration", change(handle, 0), BILLING)
+        yield at_once
+        found = self._receive("receive after a change to 0", receive(long_polling_timeout=Duration(seconds=20)))
+        yield found
+        suspended = change(_handle_in(found), 60)
+        suspended.suspend = True
+        changed = self._call("change that suspends", "ChangeInvisibleDuration", suspended, BILLING)
+        yield changed
+        newest = str(changed.replies[0]["receiptHandle"])
+        yield self._call("ack after a change that suspends", "AckMessage", ack(newest), BILLING)
+
+    def _fifo_receives(self) -> Iterator[Exchange]:
+        """Receive in order what an earlier call sent."""
+
+        def receive_as(name: str, attempt: str) -> Exchange:
+            request = receive("Steps", "ordered", attempt_id=attempt)
+            return self._call(name, "ReceiveMessage", request, ORDERED)
+
+        found = receive_as("receive in order", "attempt-1")
+        yield found
+        yield receive_as("receive in order by the same attempt", "attempt-1")
+        yield receive_as("receive in order by another attempt", "attempt-2")
+        acked = ack(_handle_in(found), topic="Steps", group="ordered")
+        yield self._call("ack in order", "AckMessage", acked, ORDERED)
+
+    def _checks(self) -> Iterator[Exchange]:
+        born = Timestamp()
+        born.GetCurrentTime()  # a broker does not ask about an old one
+        sent = message("Paid", 201, message_type=pb.TRANSACTION, tag="a", keys=["k"], born_timestamp=born)
+        half = pb.SendMessageRequest(messages=[sent])
+        beat = pb.HeartbeatRequest(client_type=pb.PRODUCER)
+        yield self._call("heartbeat before a check", "Heartbeat", beat, PRODUCER)
+        yield self._call("send in a transaction that stays open", "SendMessage", half, PRODUCER)
+        command = self._command(PRODUCER)
+        yield Exchange("check of a transaction", "Telemetry", [_shown(command)], "OK", "")
+        transaction_id = command.recover_orphaned_transaction_command.transaction_id
+        rollback = end(transaction_id, pb.ROLLBACK, transaction_id)
+        rollback.source = pb.SOURCE_SERVER_CHECK
+        yield self._call("rollback after a check", "EndTransaction", rollback, PRODUCER)
+
+    def _verifications(self) -> Iterator[Exchange]:
+        """Let the broker pass a message of an administrator on to a consumer, with several answers."""
+        sent = pb.SendMessageRequest(messages=[message("Single", 430)])
+        yield self._call("send number 430", "SendMessage", sent, PRODUCER)
+        found = self._receive("receive before a verification", receive())
+        yield found
+        handle = _handle_in(found)
+        host, _, port = self._server.broker.rpartition(":")
+        message_id = create_message_id(host_bytes(host, int(port)), int(handle.split(" ")[8]))
+        verify = remoting_request(
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            ConsumeMessageDirectlyResultRequestHeader("billing", BILLING, message_id, topic="Single"),
+        )
+        for code in (pb.OK, pb.FAILED_TO_CONSUME_MESSAGE, pb.MESSAGE_CORRUPTED, pb.VERIFY_FIFO_MESSAGE_UNSUPPORTED):
+            name = f"verification answered by {pb.Code.Name(code)}"
+            answer = pb.TelemetryCommand(status=pb.Status(code=code, message="why"))
+            yield from self._verified(name, verify, answer)
+        yield self._call("ack after a verification", "AckMessage", ack(handle), BILLING)
+
+    def _verified(self, name: str, question: Command, answer: pb.TelemetryCommand) -> Iterator[Exchange]:
+        """Ask the broker; yield the command that the consumer gets, and the administrator's answer."""
+
+        async def ask() -> Command:
+            async with stopping(RemotingClient({})) as remoting:
+                return await remoting.invoke(self._server.broker, question, 30)
+
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(asyncio.run, ask())
+            command = self._command(BILLING)
+            yield Exchange(name, "Telemetry", [_shown(command)], "OK", "")
+            answer.verify_message_result.nonce = command.verify_message_command.nonce
+            self._sent[BILLING].put(answer)
+            got = asked.result()
+        shown = {"code": ResponseCode(got.code).name, "message": got.remark or ""}
+        reply = {"status": shown, **json.loads(bytes(got.body) or b"{}")}
+        yield Exchange(f"{name}: the administrator's answer", "", [reply], "OK", "")
+
     def _ends(self) -> Iterator[Exchange]:
         consumer = pb.NotifyClientTerminationRequest(group=resource("billing"))
         heartbeat = pb.HeartbeatRequest(client_type=pb.PUSH_CONSUMER, group=resource("billing"))
@@ -372,12 +552,20 @@ class GrpcScript:
             "termination of a producer", "NotifyClientTermination", pb.NotifyClientTerminationRequest(), PRODUCER
         )
         yield self._call("heartbeat after the termination", "Heartbeat", heartbeat, BILLING)
-        for name in ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset"):
+        for name in ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription"):
             unary: Callable[..., bytes] = self._channel.unary_unary(f"/{SERVICE}/{name}")
             try:
-                unary(b"", timeout=30, metadata=metadata_of(STRANGER))
+                # All replies have a status in the first field.
+                reply = pb.HeartbeatResponse.FromString(unary(b"", timeout=30, metadata=metadata_of(STRANGER)))
+                yield Exchange(f"method {name}", name, [_shown(reply)], "OK", "")
             except grpc.RpcError as error:
                 yield Exchange(f"method {name}", name, [], error.code().name, error.details() or "")
+
+
+def _handle_in(found: Exchange) -> str:
+    """Return the handle of the first message of a receive."""
+    texts = [each["message"]["systemProperties"]["receiptHandle"] for each in found.replies if "message" in each]
+    return str(texts[0])
 
 
 def _shown(reply: Any) -> dict[str, Any]:
@@ -392,7 +580,7 @@ def _record() -> None:
         try:
             server = apache(java, servers)
             prepare(server)
-            script = GrpcScript(server.endpoints)
+            script = GrpcScript(server)
             for exchange in script.run():
                 sys.stdout.write(json.dumps(exchange._asdict(), sort_keys=True) + "\n")
             script.close()

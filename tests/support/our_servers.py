@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -210,6 +211,15 @@ def status_bytes(server: OurServer, name: str) -> int:
     """Read a size of a server from the kernel, in bytes: ``VmRSS`` now, ``VmHWM`` at its highest."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+
+
+def socket_count(server: OurServer) -> int:
+    """Return the number of sockets that a server has open."""
+    count = 0
+    for each in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            count += each.readlink().name.startswith("socket:")
+    return count
 
 
 def cpu_seconds(server: OurServer) -> float:
