@@ -394,7 +394,7 @@ CONNECTIONS: dict[str, Callable[[], bytes]] = {
     "requests that are not complete": lambda: (
         OPENED + b"".join(begun_call(2 * n + 1, 1 << 20, bytes(1000)) for n in range(500))
     ),
-    "calls that are reset": lambda: resets(2000),
+    "calls that are reset": lambda: resets(1000),
     "pings": lambda: OPENED + frame(PING, bytes(8)) * 5000,
     "settings": lambda: PREFACE + frame(SETTINGS_FRAME) * 5000,
     "streams that are never read": lambda: streams_that_are_not_read(500),

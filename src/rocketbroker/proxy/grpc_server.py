@@ -43,6 +43,7 @@ _OK = Code.OK
 _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 # Calls beyond the limit whose requests are read before they are refused, and the time for that.
 _MOST_REFUSED = 1024
+_MOST_PENDING = 10_000  # each takes about 13 KiB
 _REFUSED_S = 5.0
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -109,9 +110,9 @@ class GrpcLimits(NamedTuple):
             ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
             ("grpc.max_receive_message_length", self.max_message_size),
             ("grpc.max_concurrent_streams", self.max_calls),
-            # Calls that wait to be begun. Beyond 1,000 grpcio would cancel some of anybody by default.
-            ("grpc.server.max_pending_requests", self.max_open_calls),
-            ("grpc.server.max_pending_requests_hard_limit", self.max_open_calls),
+            # Calls that wait to be begun. By default grpcio would cancel some of anybody beyond 1,000.
+            ("grpc.server.max_pending_requests", _MOST_PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
             ("grpc.max_connection_idle_ms", round(self.max_idle_s * 1000)),
             ("grpc.server_handshake_timeout_ms", round(_FIRST_BYTE_S * 1000)),
             # A connection whose client is gone, or has stopped to read, is found by pings.
