@@ -135,7 +135,7 @@ def _map_entry(field: Any) -> Any:
 
 
 def values_of(kind: Any, bodies: Iterable[bytes | None], schema: pa.DataType) -> pa.Array:
-    """Return the messages in bodies as an Arrow array, null for what is none."""
+    """Return the messages in bodies as an Arrow array; a body that does not fit is null."""
     return pa.array([_parsed(kind, body) for body in bodies], schema)
 
 
