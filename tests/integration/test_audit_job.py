@@ -8,17 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.jobs.audit import finding_row
-from rocketbroker.analytics.jobs.scope import NotRead
+from rocketbroker.analytics.jobs.local_audit import finding_row
 from rocketbroker.app.mqanalytics import audit as audit_command
-from rocketbroker.app.mqanalytics.audit import Found, run
+from rocketbroker.app.mqanalytics import running
+from rocketbroker.app.mqanalytics.audit import Found, run, run_locally
 from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.audit.store_files import AuditOptions, Expiry
 from rocketbroker.codec.message.message_const import INNER_BATCH_FLAG, parse_delay_levels
@@ -328,6 +327,15 @@ def test_each_damage_is_reported_as_by_one_process(told: dict[str, Found], store
     assert sorted(repr(each | {"broker": ""}) for each in told[name]) == rows_of_check(stores[name])
 
 
+@pytest.mark.parametrize("name", [*DAMAGES, "batches"])
+def test_the_job_finds_the_same_without_spark(
+    told: dict[str, Found], stores: dict[str, Path], batches: Path, name: str
+) -> None:
+    root = StoreRoot(name, str({**stores, "batches": batches}[name]))
+    found, _ = run_locally((root,), ALL, LEVELS)
+    assert sorted(map(repr, found)) == sorted(map(repr, told[name]))
+
+
 def test_each_damage_breaks_the_rule_it_is_made_for(told: dict[str, Found]) -> None:
     rules = {each["rule"] for found in told.values() for each in found}
     assert told["sound"] == []
@@ -405,36 +413,33 @@ def invoke(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_the_exit_code_reports_loss(spark: SparkSession, stores: dict[str, Path]) -> None:
-    exit_code, stdout, stderr = invoke(stores["one-record"], "--json", "--max-hash-slot-num", "50")
-    assert exit_code == 3, stderr
-    printed = json.loads(stdout)
+    by_engine = {}
+    for engine in ("auto", "spark"):
+        exit_code, stdout, stderr = invoke(
+            stores["one-record"], "--json", "--max-hash-slot-num", "50", "--engine", engine
+        )
+        assert exit_code == 3, stderr
+        by_engine[engine] = json.loads(stdout)
+    printed = by_engine["auto"]
+    assert printed == by_engine["spark"]
     expected = errors(check(stores["one-record"]))
     assert {each["rule"]: each["count"] for each in printed["rules"]} == expected
     assert (printed["errors"], printed["warnings"], printed["notRead"]["ranges"]) == (sum(expected.values()), 0, 1)
     assert printed["findings"][0].keys() >= {"rule", "queueId", "physicalOffset", "detail"}
 
 
-@pytest.fixture
-def found_before(told: dict[str, Found], stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command show what the audit of all stores found: each audit takes Spark seconds."""
-
-    def find(
-        _spark: SparkSession, roots: tuple[StoreRoot, ...], *_: object, **_options: object
-    ) -> tuple[Found, NotRead]:
-        [root] = roots
-        name = next(name for name, path in stores.items() if str(path) == root.uri)
-        return [each | {"broker": root.broker} for each in told[name]], NotRead(0, 0)
-
-    monkeypatch.setattr(audit_command, "run", create_autospec(run, side_effect=find))
+def test_a_small_store_is_audited_without_spark(stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_command, "running", None)
+    assert invoke(stores["one-entry"])[0] == 3
+    monkeypatch.setattr(running, "_MOST_LOCAL_BYTES", 1)
+    assert isinstance(CliRunner().invoke(app, ["audit", str(stores["one-entry"])]).exception, TypeError)
 
 
-@pytest.mark.usefixtures("found_before")
 def test_a_sound_store_is_no_error(stores: dict[str, Path]) -> None:
     exit_code, stdout, stderr = invoke(stores["sound"])
     assert (exit_code, stdout) == (0, "nothing is wrong; 0 ranges, 0 bytes not read\n"), stderr
 
 
-@pytest.mark.usefixtures("found_before")
 def test_people_see_each_rule_and_its_findings(stores: dict[str, Path]) -> None:
     exit_code, stdout, _ = invoke(f"a={stores['one-entry']}")
     lines = stdout.splitlines()

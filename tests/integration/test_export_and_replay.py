@@ -152,7 +152,7 @@ def test_folders_and_sizes_of_files_are_as_wanted(spark: SparkSession, tmp_path:
     assert 3 <= len(large) <= 8
     assert sum(file.stat().st_size for file in large) > 1_800_000
     assert len(parts(tmp_path / "small")) == 20 + len(large)
-    with pytest.raises(ConfigError, match="--file-size 'big'"):
+    with pytest.raises(ConfigError, match="--file-size is 'big'; give a number above 0"):
         export(messages, tmp_path / "new", file_size="big")
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from rocketbroker.analytics import from_body, messages
-from rocketbroker.analytics.spark import from_body as module
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_const import (
     COMPRESSED_FLAG,
@@ -122,6 +121,12 @@ def test_text_is_utf8(spark: SparkSession, store: Path) -> None:
     assert values(from_body(other, "text", column="body")) == ['{"id": 3}']
 
 
+def test_a_missing_jar_is_named(spark: SparkSession) -> None:
+    # Before the jar is added: all sessions of a context share it.
+    with pytest.raises(ConfigError, match=rf"--packages org.apache.spark:spark-avro_2\.13:{spark.version} "):
+        from_body(bodies(spark), "avro", '"string"')
+
+
 @pytest.mark.java
 def test_avro_is_parsed_by_the_jar_of_spark(spark: SparkSession) -> None:
     session = spark.newSession()
@@ -146,28 +151,98 @@ def test_avro_is_parsed_by_the_jar_of_spark(spark: SparkSession) -> None:
         from_body(frame, "avro", schema, mode="FAILFAST").collect()
 
 
-def test_a_missing_jar_is_named(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match=rf"--packages org.apache.spark:spark-protobuf_2\.13:{spark.version} "):
-        from_body(bodies(spark), "protobuf", "shop.Order")
+SHOP = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+enum State { NEW = 0; PAID = 1; }
+message Order {
+  message Line { string name = 1; uint64 cents = 2; }
+  int64 id = 1;
+  optional uint32 count = 2;
+  State state = 3;
+  repeated Line lines = 4;
+  map<string, double> rates = 5;
+  google.protobuf.Timestamp at = 6;
+  bytes mark = 7;
+  oneof payment { string card = 8; bool cash = 9; }
+  repeated sint32 codes = 10;
+  Line extra = 11;
+}
+message Tree { repeated Tree trees = 1; }
+"""
 
 
-def test_a_protobuf_message_of_nulls_does_not_fit_unless_it_is_empty(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The jar is on no registry for this Spark: its function is replaced by that of JSON, with the same nulls."""
-    calls = []
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The descriptor file of SHOP, as protoc makes it."""
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.proto").write_text(SHOP)
+    well_known = Path(protoc.__file__).parent / "_proto"
+    given = [f"-I{folder}", f"-I{well_known}", "--include_imports", f"--descriptor_set_out={folder}/shop.desc"]
+    assert protoc.main(["protoc", *given, str(folder / "shop.proto")]) == 0
+    return folder / "shop.desc"
 
-    def parse(body: Column, message: str, descriptor: str | None, options: dict[str, str]) -> Column:
-        calls.append((message, descriptor, options))
-        return F.coalesce(F.from_json(body.cast("string"), ORDER), F.expr("named_struct('id', null, 'city', null)"))
 
-    monkeypatch.setattr(module, "from_protobuf", parse)
-    frame = bodies(spark, b'{"id": 1}', b"", b"?")
-    found = values(
-        from_body(frame, "protobuf", "shop.Order", descFilePath="/x.desc", **{"emit.default.values": "true"})
+def test_protobuf_is_parsed_by_a_descriptor_file(spark: SparkSession, shop: Path) -> None:
+    from rocketbroker.analytics.spark.protobuf_bodies import message_class
+
+    order = message_class(shop.read_bytes(), "shop.Order")
+    full = order(id=-1, count=0, state=1, rates={"EUR": 1.5}, mark=b"\xff", cash=False, codes=[-1, 2])
+    full.lines.add(name="Größe", cents=(1 << 64) - 1)
+    full.lines.add()
+    full.at.FromJsonString("2026-11-28T01:02:03.000004Z")
+    # An unknown number of an enumeration, and a field that only a later version of the message has.
+    later = order(id=7).SerializeToString() + b"\x18\x09" + b"\x98\x06\x01"
+    given = (full.SerializeToString(), b"", later, b"\xff", None)
+    found = from_body(bodies(spark, *given).coalesce(1), "protobuf", "Order", descFilePath=str(shop))
+    assert found.schema["value"].dataType.simpleString() == (
+        "struct<id:bigint,count:bigint,state:string,lines:array<struct<name:string,cents:decimal(20,0)>>,"
+        "rates:map<string,double>,at:timestamp,mark:binary,card:string,cash:boolean,codes:array<int>,"
+        "extra:struct<name:string,cents:decimal(20,0)>>"
     )
-    assert [value and tuple(value) for value in found] == [(1, None), (None, None), None]
-    assert calls == [("shop.Order", "/x.desc", {"emit.default.values": "true", "mode": "PERMISSIVE"})]
+    parsed = [value and value.asDict(recursive=True) for value in values(found)]
+    empty: dict[str, Any] = {
+        "id": 0,
+        "count": None,
+        "state": "NEW",
+        "lines": [],
+        "rates": {},
+        "at": None,
+        "mark": b"",
+        "card": None,
+    }
+    empty |= {"cash": None, "codes": [], "extra": None}
+    lines = [{"name": "Größe", "cents": (1 << 64) - 1}, {"name": "", "cents": 0}]
+    at = found.select(F.unix_micros("value.at")).collect()[0][0]
+    assert at == 1_795_827_723_000_004
+    assert parsed == [
+        empty | {"id": -1, "count": 0, "state": "PAID", "lines": lines, "rates": {"EUR": 1.5}, "mark": b"\xff"}
+        | {"cash": False, "codes": [-1, 2], "at": parsed[0]["at"]},
+        empty,
+        empty | {"id": 7, "state": "9"},
+        None,
+        None,
+    ]  # fmt: skip
+    assert [row["id"] for row in found.where("value.id > 0").select("value.*").collect()] == [7]
+    with pytest.raises(PySparkException, match="decompressed_body is not protobuf of the given schema"):
+        from_body(bodies(spark, b"\xff"), "protobuf", "Order", mode="FAILFAST", descFilePath=str(shop)).collect()
+
+
+def test_what_is_wrong_with_protobuf_is_named(spark: SparkSession, shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no descriptors")
+    cases: tuple[tuple[str, dict[str, str], str], ...] = (
+        ("Order", {}, "protobuf needs the option descFilePath; give descFilePath, a file that protoc"),
+        ("Order", {"descFilePath": "x", "recursive.fields.max.depth": "2"}, "has no option recursive.fields.max.depth"),
+        ("Order", {"descFilePath": "/none.desc"}, "descFilePath is '/none.desc', which cannot be used: .*No such file"),
+        ("Order", {"descFilePath": f"{tmp_path}/text"}, "text', which cannot be used: "),
+        ("Bill", {"descFilePath": str(shop)}, "there are 0 messages 'Bill'; name one of .*shop.Order, shop.Order.Line"),
+        ("Tree", {"descFilePath": str(shop)}, "the message shop.Tree contains itself"),
+    )
+    for message, options, complaint in cases:
+        with pytest.raises(ConfigError, match=complaint):
+            from_body(bodies(spark), "protobuf", message, **options)
 
 
 def test_wrong_arguments_are_named(spark: SparkSession, store: Path) -> None:

@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketbroker.analytics import count_messages
+from rocketbroker.analytics.columns.decode_report import NotRead
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_names import store_roots
-from rocketbroker.analytics.jobs.scope import NotRead, Scope
+from rocketbroker.analytics.jobs.scope import Scope
 from rocketbroker.analytics.jobs.search import SHOWN, UNREADABLE_BODY, Pattern, search
 from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.app.mqanalytics.cli import app

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketbroker.common.errors import ConfigError
-from tests.support.delta_table import lake_settings
+from rocketbroker.common.errors import ConfigError, StoreError
+from tests.support.delta_table import delta_actions, delta_files, delta_rows, lake_settings
 from tests.support.java_toolchain import LAKES
 from tests.support.job_frames import made_store
 from tests.support.killed_stream import SOURCES, KilledStream
@@ -74,6 +74,54 @@ def test_an_export_is_continued_to_the_end_of_the_log(
         export(scope.messages(), target, form, append=True, partition_by="day")
 
 
+def test_a_delta_table_has_partitions_and_its_small_files_are_joined(
+    spark: "SparkSession", store: Path, tmp_path: Path
+) -> None:
+    from rocketbroker.analytics import Scope, Selection, store_roots
+    from rocketbroker.analytics.jobs.export import DAY, OF_TOPIC, export
+
+    expected = sorted(log_rows(store / "commitlog"))
+    scope = Scope(spark, tuple(store_roots(f"a={store}")), Selection())
+    table = tmp_path / "export"
+    for end in (CUT // 2, CUT, 1 << 62):
+        export(scope.messages().where(f"physical_offset < {end}"), table, "delta", append=True)
+    (partitions,) = [each["metaData"]["partitionColumns"] for each in delta_actions(table) if "metaData" in each]
+    assert partitions == [DAY, OF_TOPIC]
+    before = delta_files(table)
+    folders = {(values[DAY], values[OF_TOPIC]) for values in before.values()}
+    assert {topic for _, topic in folders} == {row.topic for row in expected}
+    assert len(before) > len(folders)
+
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    assert len(delta_files(table)) == len(folders)
+    assert sorted(LogRow(*row) for row in delta_rows(table, LogRow._fields)) == expected
+    # An export goes on behind what was joined.
+    assert export(scope.messages(), table, "delta", append=True) == 0
+
+
+def test_a_failed_export_into_delta_is_continued(spark: "SparkSession", store: Path, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from rocketbroker.analytics import Scope, Selection, store_roots
+    from rocketbroker.analytics.jobs.export import export
+
+    expected = sorted(log_rows(store / "commitlog"))
+    whole = Scope(spark, tuple(store_roots(f"a={store}")), Selection()).messages()
+    last = expected[-1].physical_offset
+    failing = whole.withColumn(
+        "tags", F.expr(f"if(physical_offset = {last}, cast(raise_error('no tag') as string), tags)")
+    )
+    table = tmp_path / "export"
+    for there in (0, 1):  # the first export fails, and one that goes on
+        with pytest.raises(StoreError, match=r"no tag(.|\n)*export has nothing of this export, and --append goes on"):
+            export(failing, table, "delta", append=True)
+        found = sorted(LogRow(*row) for row in delta_rows(table, LogRow._fields))
+        assert found == [row for row in expected if there and row.physical_offset < CUT]
+        cut = whole.where(f"physical_offset < {CUT if not there else last + 1}")
+        export(cut, table, "delta", append=True)
+    assert sorted(LogRow(*row) for row in delta_rows(table, LogRow._fields)) == expected
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_stream_is_continued_from_its_checkpoint(
     spark: "SparkSession", store: Path, tmp_path: Path, form: str
@@ -87,9 +135,14 @@ def test_a_stream_is_continued_from_its_checkpoint(
         writer = rows.writeStream.format(form).option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writer.trigger(availableNow=True).start(str(tmp_path / "table"))
 
+    expected = sorted(log_rows(store / "commitlog"))
     for _ in range(2):  # the second query finds nothing new
         query = run_to_end(lambda: start("40k"), 300)
-        assert table_rows(spark, form, tmp_path / "table") == sorted(log_rows(store / "commitlog"))
+        assert table_rows(spark, form, tmp_path / "table") == expected
+        if form == "delta":  # each micro-batch leaves a file
+            spark.sql(f"OPTIMIZE delta.`{tmp_path / 'table'}`")
+            assert len(delta_files(tmp_path / "table")) == 1
+            assert table_rows(spark, form, tmp_path / "table") == expected
     assert query.lastProgress is None or query.lastProgress.numInputRows == 0
 
 

@@ -5,10 +5,12 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -19,6 +21,7 @@ from rocketbroker.app.mqanalytics import cli
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.delta_table import delta_rows, lake_settings
+from tests.support.hdfs_server import client_environment, hdfs_server
 from tests.support.java_toolchain import LAKES
 from tests.support.killed_stream import LIMIT_S, SOURCES, KilledStream
 from tests.support.our_servers import ROOT, OurServers
@@ -26,7 +29,7 @@ from tests.support.ports import LOOPBACK
 from tests.support.pseudo_terminal import pseudo_terminal
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.slow_store_reader import slow_rows
-from tests.support.spark_cluster import SparkCluster, package_zip
+from tests.support.spark_cluster import SparkCluster, package_zip, packed_environment
 from tests.support.streaming_query import COLUMNS
 from tests.support.waiting import wait_until
 
@@ -43,6 +46,20 @@ from rocketbroker.analytics import register
 spark = SparkSession.builder.getOrCreate()
 register(spark)
 spark.read.format("rocketmq_store").load(sys.argv[1]).count()
+"""
+# The store is renamed between the plan of a query and its tasks.
+RENAMING_JOB = """
+import os
+import sys
+from pyspark.sql import SparkSession
+from rocketbroker.analytics import messages, register
+
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+planned = messages(spark, sys.argv[1], ["topic"]).rdd
+planned.getNumPartitions()
+os.rename(sys.argv[1], sys.argv[1] + ".gone")
+planned.count()
 """
 # An interpreter of another version, as far as Spark asks.
 OTHER_VERSION = """
@@ -94,6 +111,68 @@ def test_two_workers_read_a_local_and_a_remote_store_with_the_files_of_spark_sub
     assert result["corrupt"] == 1
     assert SECRET_KEY not in done.stdout + done.stderr
     assert all("rocketbroker.zip" in source for source in result["imported"]), result["imported"]
+
+
+@pytest.mark.soak
+def test_executors_run_in_a_packed_environment(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "a", file_size=1 << 17)
+    writer.append_many(300)
+    archive = packed_environment(tmp_path)
+    # Spark plans a query by a Python process of the driver's machine, which it starts by the same path.
+    (cluster.home / "environment").symlink_to(tmp_path / "env")
+    try:
+        done = cluster.submit(
+            JOB,
+            f"a={writer.root}",
+            archives=f"{archive}#environment",
+            PYSPARK_PYTHON="./environment/bin/python",
+            PYSPARK_DRIVER_PYTHON=sys.executable,
+            PYTHONPATH=str(ROOT / "src"),
+        )
+    finally:
+        (cluster.home / "environment").unlink()
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+    result = json.loads(lines[0].removeprefix("RESULT "))
+    topics = Counter(row["topic"] for row in slow_rows(writer.directory) if row["topic"].startswith("Topic"))
+    assert {topic: count for _, topic, count, _ in result["counts"]} == topics
+    assert result["executors"] == 2
+    assert all("/environment/lib/" in source for source in result["imported"]), result["imported"]
+
+
+@pytest.mark.soak
+def test_a_store_that_executors_cannot_see_is_named(cluster: SparkCluster, tmp_path: Path):
+    """The driver has planned when the store leaves its place, as if it had only been on the driver's machine."""
+    writer = CommitLogWriter(tmp_path / "a")
+    writer.append()
+    job = tmp_path / "job.py"
+    job.write_text(RENAMING_JOB)
+    done = cluster.submit(job, str(writer.root), py_files=package_zip(tmp_path))
+    assert done.returncode != 0
+    told = re.search(r"StoreError: .*", done.stderr)
+    assert told, done.stderr[-6000:]
+    assert str(writer.root) in told[0]
+    assert socket.gethostname() in told[0]
+
+
+@pytest.mark.soak
+@pytest.mark.java
+def test_executors_read_hdfs(cluster: SparkCluster, tmp_path: Path):
+    writer = CommitLogWriter(tmp_path / "a", file_size=1 << 17)
+    writer.append_many(300)
+    home = tmp_path / "hdfs"
+    home.mkdir()
+    with hdfs_server(home) as hdfs:
+        hdfs.put(writer.root, "/store")
+        hadoop = client_environment()
+        done = cluster.submit(
+            JOB, f"a={hdfs.address}/store", py_files=package_zip(tmp_path), executors=hadoop, **hadoop
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert (done.returncode, len(lines)) == (0, 1), done.stdout[-2000:] + done.stderr[-6000:]
+    result = json.loads(lines[0].removeprefix("RESULT "))
+    topics = Counter(row["topic"] for row in slow_rows(writer.directory) if row["topic"].startswith("Topic"))
+    assert {topic: count for _, topic, count, _ in result["counts"]} == topics
 
 
 @pytest.mark.soak
@@ -209,6 +288,43 @@ def test_a_stream_into_delta_goes_on_through_kills_of_executors(cluster: SparkCl
                 wait_until(running, "there is none to kill", 120)
                 os.kill(stream.random.choice(running()), signal.SIGKILL)
             stream.wait_for_batch(process)
+        expected = stream.expected()
+        wait_until(lambda: len(list(delta_rows(stream.out, COLUMNS))) >= len(expected), "rows are missing", LIMIT_S)
+        assert process.poll() is None
+    assert sorted(delta_rows(stream.out, COLUMNS)) == expected
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_stream_into_delta_goes_on_through_kills_of_driver_executors_and_broker(
+    cluster: SparkCluster, servers: OurServers, seed: int
+):
+    settings = lake_settings(LAKES[0]) | cluster.application_settings()
+    stream = KilledStream(servers, SOURCES[seed % 2], "delta", settings, seed)
+
+    def kill_one(running: Callable[[], list[int]]) -> None:
+        stream.load.wait_for(stream.random.randrange(1, 150))
+        wait_until(running, "there is none to kill", 120)
+        os.kill(stream.random.choice(running()), signal.SIGKILL)
+
+    with stream.load:
+        for number in range(2):
+            kills: list[Callable[[], None]] = [
+                stream.kill_broker,
+                partial(kill_one, cluster.executors),
+                partial(kill_one, cluster.python_workers),
+            ]
+            stream.random.shuffle(kills)
+            with stream.program() as process:  # the driver is killed at the end of the block
+                for kill in kills:
+                    stream.wait_for_batch(process)
+                    kill()
+                stream.wait_for_batch(process)
+                stream.wait_for_moment(process, number)
+        stream.load.wait_for(100)
+    with stream.program() as process:
         expected = stream.expected()
         wait_until(lambda: len(list(delta_rows(stream.out, COLUMNS))) >= len(expected), "rows are missing", LIMIT_S)
         assert process.poll() is None

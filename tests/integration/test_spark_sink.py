@@ -1,5 +1,6 @@
 """Data frames and streams written to brokers by the Spark format ``rocketmq``."""
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.testing import RocketMQServer
 from tests.support.commit_log_writer import CommitLogWriter
+from tests.support.our_servers import ROOT
 from tests.support.streaming_query import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -174,8 +176,48 @@ def test_a_stream_that_fails_sends_the_batch_again_with_the_same_ids(
     assert [int(body) for body in kept.values()] == list(range(40)), (
         "repeats are dropped by their ids, and nothing else"
     )
+    found = deduplicated(spark, mq)
+    assert sorted(int(bytes(row.body)) for row in found.collect()) == list(range(40))
     query = ids(stored)[0].partition(":")[0]
     assert list(kept) == [f"{query}:{batch}:0:{row}" for batch in (0, 1) for row in range(20)]
+
+
+def deduplicated(spark: SparkSession, mq: RocketMQServer) -> DataFrame:
+    """Return the messages of T without their copies, by the recipe of the manual."""
+    page = (ROOT / "docs" / "reference" / "spark-brokers.md").read_text()
+    (recipe,) = re.findall(r"```python\n(by_id = .*?)```", page, re.DOTALL)
+    messages = spark.read.format("rocketmq").options(namesrvAddr=mq.namesrv_addr, subscribe="T").load()
+    names: dict[str, Any] = {"messages": messages}
+    exec(recipe, names)
+    found: DataFrame = names["found"]
+    return found
+
+
+def test_a_secret_is_in_no_plan_and_no_checkpoint(
+    spark: SparkSession, mq: RocketMQServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"accessKey": "the-user", "secretKey": "geheim-7"}
+    access = {"namesrvAddr": mq.namesrv_addr, **keys}
+    write(frame_of(spark, {}), mq, **keys)
+    read = spark.read.format("rocketmq").options(**access, subscribe="T").load()
+    assert read.count() == 1
+    read.explain(extended=True)
+    stream = spark.readStream.format("rocketmq").options(**access, subscribe="T").load().select("body")
+    writer = stream.writeStream.format("rocketmq").options(**access, topic="U")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = run_to_end(writer.start, LIMIT_S)
+    query.explain(extended=True)
+    print(query.lastProgress)
+    assert len(mq.messages("U")) == 1
+    with pytest.raises(PySparkException) as raised:
+        write(frame_of(spark, {"body": ""}), mq, **keys)
+    said = "".join(capfd.readouterr()) + str(raised.value)
+    said += "".join(
+        file.read_text() for file in (tmp_path / "checkpoint").rglob("*") if file.suffix != ".crc" and file.is_file()
+    )
+    assert "rocketmq" in said
+    assert "geheim-7" not in said
+    assert "the-user" not in said
 
 
 def test_names_of_options_may_be_in_any_case(spark: SparkSession, mq: RocketMQServer, tmp_path: Path) -> None:

@@ -5,8 +5,15 @@ import json
 import ssl
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
+from rocketbroker.analytics.spark.message_writer import MessageStreamWriter
+from rocketbroker.analytics.spark.pull_options import batch_options
+from rocketbroker.analytics.spark.pull_reader import PullReader
+from rocketbroker.analytics.spark.pulled_columns import PULLED_SCHEMA
+from rocketbroker.analytics.spark.sink_options import sink_options
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.consumer.push_consumer import PushConsumer
 from rocketbroker.client.core.client_config import ClientConfig, SessionCredentials
@@ -16,6 +23,7 @@ from rocketbroker.codec.remoting.bodies.client import ConsumeFromWhere
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.certificates import server_context
 from tests.support.java import Java
+from tests.support.sink_task import SinkTask
 
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
 USER = SessionCredentials("admin", "secret-12345")
@@ -46,6 +54,7 @@ async def test_signed_requests_over_tls_are_served(java: Java, tmp_path: Path, m
     tls = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
     config = ClientConfig(namesrv.address, credentials=USER, tls=tls, mq_client_api_timeout_s=LIMIT_S)
     await exchange(config)
+    await asyncio.to_thread(write_and_read, namesrv.address, tmp_path, monkeypatch)
     for wrong in (
         ClientConfig(namesrv.address),
         ClientConfig(namesrv.address, credentials=SessionCredentials("admin", "no")),
@@ -95,6 +104,22 @@ async def test_acl_1_of_apaches_4_9_accepts_signed_requests(java: Java):
         async with Producer("PG", config, retry_times_when_send_failed=0, send_timeout_s=LIMIT_S) as producer:
             with pytest.raises(RocketBrokerError, match=reason):
                 await producer.send(Message(topic, b"body"))
+
+
+def write_and_read(namesrv: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send rows and read them by the Spark format, as its tasks do."""
+    access = {"namesrvAddr": namesrv, "accessKey": USER.access_key, "secretKey": USER.secret_key}
+    access |= {"tls": "true", "tlsCaFile": f"{folder}/certificate.pem"}
+    monkeypatch.setattr(TaskContext, "get", SinkTask)
+    writer = MessageStreamWriter(sink_options({**access, "topic": "Rows", "sendTimeoutMs": "30000"}))
+    batch = pa.record_batch({"body": [b"%d" % number for number in range(NUMBER)]})
+    assert writer.write(iter([batch])).count == NUMBER
+    reader = PullReader(batch_options({**access, "subscribe": "Rows"}), PULLED_SCHEMA)
+    rows = [row for part in reader.partitions() for found in reader.read(part) for row in found.to_pylist()]
+    assert sorted(int(row["body"]) for row in rows) == list(range(NUMBER))
+    unsigned = {name: text for name, text in access.items() if name not in {"accessKey", "secretKey"}}
+    with pytest.raises(RocketBrokerError, match="CODE: 16"):
+        PullReader(batch_options({**unsigned, "subscribe": "Rows"}), PULLED_SCHEMA).partitions()
 
 
 async def exchange(config: ClientConfig) -> None:

@@ -8,16 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from rocketbroker.analytics import DecodeReport, Selection, read_store, read_table
 from rocketbroker.analytics.columns.selection import EVERYTHING
 from rocketbroker.analytics.log import queue_plan
 from rocketbroker.analytics.log.split import plan_splits
+from rocketbroker.analytics.spark.message_rows import MESSAGE_ID
+from rocketbroker.analytics.spark.message_writer import MessageWriter
 from rocketbroker.analytics.spark.rocketmq import RocketMQ
+from rocketbroker.analytics.spark.sink_options import sink_options
+from tests.support.checkpointed_query import through_json
 from tests.support.java import Java
 from tests.support.java_lines import Got, got, sent
 from tests.support.java_process import JavaServer
 from tests.support.our_servers import OurServers, make_topic
+from tests.support.sink_task import SinkTask
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
@@ -142,6 +148,68 @@ def test_pulls_from_apache_give_the_rows_of_its_store(java: Java, our_servers: O
     ]
     assert pulled(namesrv, endingTimestamp=str(times[-1] + 1)) == stored
     assert pulled(namesrv, startingTimestamp=str(times[-1] + 1)) == []
+
+
+def test_rows_sent_to_apache_are_those_that_its_consumers_and_our_streams_get(
+    java: Java, our_servers: OurServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store, namesrv = tmp_path / "store", our_servers.namesrv().address
+    server = start_apache(java, namesrv, store)
+    make_topic(server.address, namesrv, TOPIC, QUEUES)
+    monkeypatch.setattr(TaskContext, "get", SinkTask)
+    count = 400
+    sent_rows: dict[str, list[Any]] = {
+        "body": [b"%d " % n * (n % 7 + 1) for n in range(count)],
+        "keys": [[f"k{n}", "all"] for n in range(count)],
+        "tags": [f"t{n % 3}" for n in range(count)],
+        "properties": [{"n": str(n), "text": f"Größe {n}"} for n in range(count)],
+        "flag": [n % 5 for n in range(count)],
+        "sharding_key": [f"s{n % 6}" if n % 4 else None for n in range(count)],
+        "queue_id": [None if n % 4 else 2 for n in range(count)],
+    }
+    schema = pa.schema({
+        "body": pa.binary(), "keys": pa.list_(pa.string()), "tags": pa.string(),
+        "properties": pa.map_(pa.string(), pa.string()), "flag": pa.int32(), "sharding_key": pa.string(),
+        "queue_id": pa.int32(),
+    })  # fmt: skip
+    batches = pa.table(sent_rows, schema=schema).to_batches(max_chunksize=count // 5)
+    writer = MessageWriter(sink_options({"namesrvAddr": namesrv, "topic": TOPIC}))
+    source = RocketMQ({"namesrvAddr": namesrv, "subscribe": TOPIC, "maxOffsetsPerTrigger": str(count // 6)})
+    streamed: list[dict[str, Any]] = []
+    progress = None
+    for part, triggers in ((batches[:3], 4), (batches[3:], 3)):
+        writer.write(iter(part))
+        # As Spark starts a query: nothing is left of the one before but the progress in the checkpoint.
+        reader = source.streamReader(source.schema())
+        progress = progress or through_json(reader.initialOffset())
+        while (end := through_json(reader.latestOffset(progress, reader.getDefaultReadLimit()))) != progress:
+            found = [batch for each in reader.partitions(progress, end) for batch in reader.read(each)]
+            streamed += [row for batch in found for row in batch.to_pylist()]
+            progress, triggers = end, triggers - 1  # noqa: PLW2901
+        reader.stop()
+        assert triggers == 0
+
+    consumed = java.run("Pull", f"namesrv={namesrv}", f"topic={TOPIC}", "group=CG_Pull", "suspend=1000")
+    assert consumed.returncode == 0, consumed.stdout[-2000:] + consumed.stderr
+    stored = sorted(rows_of_topic(store), key=lambda row: int(row["properties"]["n"]))
+    check_equal(stored, got(consumed.stdout))
+    names = ("body", "keys", "tags", "flag")
+    expected = [
+        (body, " ".join(keys), tags, flag)
+        for body, keys, tags, flag in zip(*(sent_rows[name] for name in names), strict=True)
+    ]
+    assert [tuple(row[name] for name in names) for row in stored] == expected
+    for key in {*sent_rows["sharding_key"]} - {None}:
+        queue = [row for row in stored if row["properties"].get("__SHARDINGKEY") == key]
+        assert len({row["queue_id"] for row in queue}) == 1
+        offsets = [row["queue_offset"] for row in queue]
+        assert offsets == sorted(offsets)
+    assert {row["queue_id"] for row in stored[::4]} == {2}
+    ids = [row["properties"][MESSAGE_ID].rpartition(":")[2] for row in stored]
+    assert ids == [*map(str, range(count // 5 * 3)), *map(str, range(count // 5 * 2))]
+    streamed.sort(key=lambda row: int(dict(row["properties"])["n"]))
+    same = ("queue_id", "queue_offset", "body", "keys", "flag", "uniq_key")
+    assert [[row[name] for name in same] for row in streamed] == [[row[name] for name in same] for row in stored]
 
 
 def test_reading_during_writes_gives_the_messages_that_consumers_get(

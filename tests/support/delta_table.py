@@ -27,15 +27,28 @@ def lake_settings(*lakes: str) -> dict[str, str]:
     }
 
 
-def delta_rows(table: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the files that the log has added and not removed; files of failed tasks are not in it."""
-    files: set[str] = set()
+def delta_actions(table: Path) -> Iterator[dict[str, Any]]:
+    """Yield the actions of the log in order."""
     for entry in sorted((table / "_delta_log").glob("[0-9]*.json")):
-        for action in map(json.loads, entry.read_text().splitlines()):
-            if "add" in action:
-                files.add(action["add"]["path"])
-            elif "remove" in action:
-                files.remove(action["remove"]["path"])
-    for name in sorted(files):
-        read = pq.read_table(table / unquote(name), columns=list(columns))
+        yield from map(json.loads, entry.read_text().splitlines())
+
+
+def delta_files(table: Path) -> dict[str, dict[str, str]]:
+    """Return the files that the log has added and not removed, with their partition values.
+
+    Files of failed tasks are not in it.
+    """
+    files: dict[str, dict[str, str]] = {}
+    for action in delta_actions(table):
+        if "add" in action:
+            files[unquote(action["add"]["path"])] = action["add"]["partitionValues"]
+        elif "remove" in action:
+            del files[unquote(action["remove"]["path"])]
+    return files
+
+
+def delta_rows(table: Path, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the files that the log has."""
+    for name in sorted(delta_files(table)):
+        read = pq.read_table(table / name, columns=list(columns))
         yield from zip(*(read[column].to_pylist() for column in columns), strict=True)

@@ -58,13 +58,17 @@ class KilledStream:
             for number in range(rounds):
                 with self.program() as process:
                     self.wait_for_batch(process)
-                    self.load.wait_for(self.random.randrange(1, 150))
-                    self._broker.kill()
-                    self._broker = launch_serving(self._servers, self._namesrv, LOG_FILES, self._broker)
+                    self.kill_broker()
                     self.wait_for_batch(process)
-                    self._wait_for_moment(process, number)
+                    self.wait_for_moment(process, number)
                 print("killed with", {name: count() for name, count in self._steps().items()})
             self.load.wait_for(200)
+
+    def kill_broker(self) -> None:
+        """Kill the broker after some more messages, and start it again."""
+        self.load.wait_for(self.random.randrange(1, 150))
+        self._broker.kill()
+        self._broker = launch_serving(self._servers, self._namesrv, LOG_FILES, self._broker)
 
     @contextmanager
     def program(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -93,7 +97,7 @@ class KilledStream:
         assert {b"%08d" % number for number in range(self.load.sent)} <= {row[-1][:8] for row in rows}
         return rows
 
-    def _wait_for_moment(self, process: subprocess.Popen[bytes], number: int) -> None:
+    def wait_for_moment(self, process: subprocess.Popen[bytes], number: int) -> None:
         """Wait for a step of a micro-batch, or until some more messages were sent; seed 0 begins with the table.
 
         A batch whose rows are in the table, and whose end is not noted, is planned again: the sink has to know it.

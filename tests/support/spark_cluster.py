@@ -1,8 +1,12 @@
 """A Spark standalone cluster on this machine: a master and workers as processes, bound to loopback, on free ports."""
 
+import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import venv
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +22,26 @@ BOOT_LIMIT_S = 240
 _PACKAGE = Path(rocketbroker.__file__).parent
 # Each JVM lives for seconds, on few cores.
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def packed_environment(into: Path) -> Path:
+    """Return a virtual environment with rocketbroker and what it needs at executors, as venv-pack packs it.
+
+    Only Spark's jars are left out.
+    """
+    folder, path = into / "env", into / "env.tar.gz"
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    shutil.copytree(_PACKAGE, packages / "rocketbroker", ignore=shutil.ignore_patterns("*.pyc"))
+    for name in ("pyspark", "py4j", "numpy", "pyarrow", "msgspec", "lz4", "zstandard"):
+        for file in importlib.metadata.files(name) or ():
+            if file.suffix != ".pyc" and not {"..", "tests", "jars"} & {*file.parts}:
+                place = packages / file
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file.locate(), place)
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        archive.add(folder, ".")
+    return path
 
 
 def package_zip(into: Path) -> Path:
@@ -90,10 +114,14 @@ class SparkCluster:
         script: Path,
         *arguments: str,
         py_files: Path | None = None,
+        archives: str = "",
         executors: Mapping[str, str] | None = None,
         **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a script by spark-submit, as a user would; ``executors`` is their environment, the other the driver's."""
+        """Run a script by spark-submit, as a user would; ``executors`` is their environment, the other the driver's.
+
+        ``archives`` is that of spark-submit, such as ``env.tar.gz#environment``.
+        """
         given = [
             word
             for name, value in (executors or {}).items()
@@ -102,6 +130,7 @@ class SparkCluster:
         command = [
             str(self._spark() / "bin" / "spark-submit"),
             *("--master", self.master, *(("--py-files", str(py_files)) if py_files else ())),
+            *(("--archives", archives) if archives else ()),
             *("--conf", f"spark.driver.host={LOOPBACK}", "--conf", f"spark.driver.bindAddress={LOOPBACK}"),
             *("--conf", "spark.ui.enabled=false", "--executor-memory", "512m"),
             *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),

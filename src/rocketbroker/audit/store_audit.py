@@ -289,8 +289,27 @@ def audit(
     findings = Findings(options.limit, folder.name_of)
     segments = log_segments(config.commit_log_dir)
     levels = parse_delay_levels(config.message_delay_level)
-    facts, units, gaps = plan(folder, segments, state, options, levels, findings)
-    done, total = 0, sum(segment.data_end for segment in segments)
+    checked = check(folder, plan(folder, segments, state, options, levels, findings), findings, progress)
+    log, ends, offsets = checked.log, checked.surveys.ends, checked.facts.offsets
+    root = Path(config.store_path_root_dir)
+    return AuditReport(
+        root, state, log.messages, log.begin, log.end, ends, offsets, len(checked.surveys.queues), findings
+    )
+
+
+class CheckedStore(NamedTuple):
+    """Facts about a store, surveys of its queues and index, and its log; ``torn`` is the end that a start truncates."""
+
+    facts: StoreFacts
+    surveys: Surveys
+    log: CheckedLog
+    torn: Range | None
+
+
+def check(folder: StoreFolder, planned: Plan, findings: Findings, progress: Callable[[int, int], None]) -> CheckedStore:
+    """Do the planned work, all stages in turn; ``progress`` is that of :func:`audit`."""
+    facts, units, gaps = planned
+    done, total = 0, sum(segment.data_end for segment in facts.segments)
 
     def advance(count: int) -> None:
         nonlocal done
@@ -307,11 +326,9 @@ def audit(
     log = CheckedLog.of(facts, [each.log for each in evidence], gaps, current_begin(folder, facts))
     _judge_all(folder, facts, surveys, evidence, log, findings)
     check_checkpoint_file(folder, max(log.newest_ms.values(), default=None), findings)
-    check_consumer_offsets(facts.offsets, surveys.ends, findings, unclean=state.unclean)
-    root = Path(config.store_path_root_dir)
-    return AuditReport(
-        root, state, log.messages, log.begin, log.end, surveys.ends, facts.offsets, len(surveys.queues), findings
-    )
+    check_consumer_offsets(facts.offsets, surveys.ends, findings, unclean=facts.state.unclean)
+    torn = next((each.log.torn for each in evidence if each.log.torn is not None), None)
+    return CheckedStore(facts, surveys, log, torn)
 
 
 def _judge_all(

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,13 @@ class UnprovenRange:
     low: int
     high: int
     reason: str
+
+
+class NotRead(NamedTuple):
+    """Unreadable parts of commit logs: damaged or missing ranges, and unfinished ends."""
+
+    ranges: int
+    bytes: int
 
 
 @dataclass(slots=True)

@@ -16,14 +16,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from rocketbroker.analytics.files.commit_log_files import commit_log_files
+from rocketbroker.analytics.columns.decode_report import NotRead
 from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.jobs.scope import NotRead
+from rocketbroker.analytics.jobs.local_audit import planned
 from rocketbroker.analytics.spark.spark_progress import described
-from rocketbroker.analytics.tables.table import root_folder
-from rocketbroker.audit.findings import Finding, Findings
+from rocketbroker.audit.findings import Findings
 from rocketbroker.audit.index_audit import CheckedIndexFile, IndexFile
 from rocketbroker.audit.log_audit import CheckedLog, LogPart, Range
 from rocketbroker.audit.queue_audit import QueueSurvey
@@ -34,16 +33,12 @@ from rocketbroker.audit.store_audit import (
     current_begin,
     judge,
     judge_leftovers,
-    plan,
     survey,
     up_to_torn,
 )
-from rocketbroker.audit.store_files import AuditOptions, LogSegment, StoreFacts
+from rocketbroker.audit.store_files import AuditOptions, StoreFacts
 from rocketbroker.audit.table_audit import check_checkpoint_file, check_consumer_offsets
-from rocketbroker.codec.storefile.store_state import StoreState
 
-#: Columns of a finding; null where they do not apply to a rule.
-COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
 # Partitions for each core: tasks differ in size.
 _SPREAD: Final = 4
 _SCHEMA: Final = pa.schema(
@@ -199,13 +194,8 @@ def audit(
     """
     run, gaps, units = _Run(spark, {}, {}), dict[str, list[Range]](), list[tuple[str, int, Any]]()
     for root in store_roots(stores):
-        folder, broker = root_folder(root), root.broker
-        run.found[broker] = Findings(options.limit, folder.name_of)
-        files = commit_log_files(root, measure_all=True)
-        segments = [LogSegment(file.name, file.base, file.size, file.data_end) for file in files]
-        unclean = folder.read_if_there("abort") is not None
-        state = StoreState.of(unclean, (), folder.read_if_there("checkpoint"))
-        facts, found, gaps[broker] = plan(folder, segments, state, options, delay_levels, run.found[broker])
+        broker = root.broker
+        _, (facts, found, gaps[broker]), run.found[broker] = planned(root, options, delay_levels)
         run.stores[broker] = _Store(root, facts)
         units += [(broker, number, unit) for number, unit in enumerate(found)]
     surveyed = dict[str, list[Any]]()
@@ -293,11 +283,3 @@ def _judge_leftovers(run: _Run, judged: DataFrame, evidence: DataFrame) -> None:
     leftovers = judged.where("kind = 'leftover'").unionByName(missing)
     for _ in run.collect(run.map(leftovers, _leftover)):
         pass
-
-
-def finding_row(broker: str, found: Finding) -> dict[str, Any]:
-    """Return a finding as a row with ``COLUMNS``."""
-    place = found.path if not found.position else f"{found.path}, position {found.position}"
-    detail = found.detail if found.topic is not None else f"{place}: {found.detail}"
-    severity, queue = found.severity.value, (found.topic, found.queue_id, found.queue_offset)
-    return dict(zip(COLUMNS, (broker, found.rule.value, severity, *queue, found.physical_offset, detail), strict=True))

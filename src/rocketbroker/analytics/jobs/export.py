@@ -16,6 +16,7 @@ from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
 from rocketbroker.analytics.files.store_root import place_of
 from rocketbroker.analytics.jobs.exported_files import FOLDER, ExportedFiles, ExportState
 from rocketbroker.analytics.jobs.scope import as_time, millis
+from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.analytics.spark.spark_progress import described, reason_of
 from rocketbroker.common.errors import ConfigError, StoreError
 
@@ -41,6 +42,9 @@ _MISFIT: Final = re.compile(
 _NO_FILE_SYSTEM: Final = re.compile(r'No FileSystem for scheme "?(\w+)')
 _NO_TABLE: Final = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}
 _DAY_MS: Final = 86_400_000
+_SIZE: Final = {"--file-size": "bytes, such as 128m"}
+# Bytes that are shuffled for a file: it is compressed better than they are. A task whose file is full begins another.
+_SHUFFLED: Final = 4
 # Buckets of folders before Spark merges small ones and splits large ones: few folders share one.
 _BUCKETS: Final = 1000
 
@@ -109,7 +113,7 @@ def export(
         form: a key of ``FORMATS``.
         append: add what is beyond the highest physical offset of each broker to ``target``, which may exist.
         partition_by: see :func:`folder_columns`.
-        file_size: bytes that a file is to have before compression, as Spark writes sizes.
+        file_size: bytes that a file is to have, as Spark writes sizes; of a table before compression.
 
     Raises:
         ConfigError: an argument is invalid, a library is missing or built for another release of Spark, or the target
@@ -118,10 +122,17 @@ def export(
     """
     folders = folder_columns(form, partition_by)
     rows = exported_columns(messages, folders)
-    write = _write_table if FORMATS[form] else _write_files
-    spark = messages.sparkSession
-    with _naming_faults(target, form), _files_of(spark, file_size), described(spark, f"Export messages as {form}"):
-        return write(rows, target, form, folders, append)
+    most = size_of_files(file_size)
+    spark, shuffled = messages.sparkSession, most if FORMATS[form] else most * _SHUFFLED
+    with _naming_faults(target, form), _tasks_of(spark, shuffled), described(spark, f"Export messages as {form}"):
+        if FORMATS[form]:
+            return _write_table(rows, target, form, folders, append)
+        return _write_files(rows, target, form, folders, append, most)
+
+
+def size_of_files(text: str) -> int:
+    """Return the bytes of ``--file-size``; raise :class:`ConfigError` for another text."""
+    return OptionValues("export", _SIZE, {"--file-size": text}).bytes("--file-size", 0)
 
 
 @contextmanager
@@ -141,28 +152,27 @@ def _naming_faults(target: str | Path, form: str) -> Iterator[None]:
 
 
 @contextmanager
-def _files_of(spark: SparkSession, file_size: str) -> Iterator[None]:
+def _tasks_of(spark: SparkSession, size: int) -> Iterator[None]:
     """Let Spark merge and split shuffled partitions to this size in the block."""
     settings = {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.coalescePartitions.enabled": "true",
         "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-        "spark.sql.adaptive.advisoryPartitionSizeInBytes": file_size,
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(size),
     }
     before = {name: spark.conf.get(name) for name in settings}
     try:
-        try:
-            for name, value in settings.items():
-                spark.conf.set(name, value)
-        except (PySparkException, Py4JError) as error:
-            raise ConfigError(f"--file-size {file_size!r} is no size of a file, such as 128m") from error
+        for name, value in settings.items():
+            spark.conf.set(name, value)
         yield
     finally:
         for name, old in before.items():
             spark.conf.set(name, str(old))
 
 
-def _write_files(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:
+def _write_files(
+    rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool, file_size: int
+) -> int:
     place = place_of(target)
     files = ExportedFiles(place)
     found = files.state()
@@ -174,7 +184,7 @@ def _write_files(rows: DataFrame, target: str | Path, form: str, folders: list[s
     line = [F.to_json(F.struct(*COLUMNS)).alias("line")] if form == "jsonl" else []
     columns = ["broker", "physical_offset", *line] if line else COLUMNS
     sized = _beyond(rows, state.ends).select(*columns, folder.alias(FOLDER)).hint("rebalance", _BUCKETS, FOLDER)
-    return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state, found)
+    return files.add(sized.sortWithinPartitions(FOLDER, "broker", "physical_offset"), state, found, file_size)
 
 
 def _write_table(rows: DataFrame, target: str | Path, form: str, folders: list[str], append: bool) -> int:

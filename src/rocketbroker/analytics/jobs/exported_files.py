@@ -12,6 +12,9 @@ A task may outlive its export: a killed or interrupted driver, or a speculative 
 Readers see such a file until the next export removes it; no state names it. Nothing but the state is renamed, since a
 rename copies the file in an object store.
 
+A compaction is a change of the same kind: the state names the joined files in place of the small ones, which are
+removed after it. Between the two a folder holds the messages of both, and lacks ``_SUCCESS``.
+
 Two exports at once cannot both commit. Each writes its id into the state before it removes a file, and looks for it
 before each removal and before the commit: the later one takes over, the earlier one fails. Object stores that pyarrow
 writes to have no conditional replacement, so two that take these steps in the same milliseconds are not found out.
@@ -20,8 +23,9 @@ writes to have no conditional replacement, so two that take these steps in the s
 import json
 import logging
 import re
+import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -50,6 +54,12 @@ _FILE: Final = r"part-[0-9a-f]{32}-[^/]+"
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"#%\'*/:=?\\\x7f{\[\]^]')
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _WRITTEN: Final = "file string, broker string, end bigint, messages bigint"
+_ORDER: Final = ("broker", "physical_offset")
+# Pieces of a file: after each the task looks how large the file is. A piece is a row group of Parquet.
+_PIECES: Final = 8
+# Rows of each small file in memory while they are joined, and bytes in memory of a row group of the joined file.
+_ROWS_AT_ONCE: Final = 2000
+_ROW_GROUP: Final = 16 << 20
 
 
 class ExportState(msgspec.Struct, frozen=True):
@@ -66,6 +76,31 @@ class ExportState(msgspec.Struct, frozen=True):
     writer: str = ""
 
 
+class Outcomes(NamedTuple):
+    """Endings of the errors of a change: before its commit, at it, and after it."""
+
+    before: str
+    at: str
+    after: str
+
+
+_OF_EXPORT: Final = Outcomes(
+    "it has nothing of this export: repeat it with --append",
+    "it may have all of this export: repeat it with --append, which adds what is missing",
+    f"it has all of this export, and the next --append writes {_SUCCESS}",
+)
+_OF_COMPACTION: Final = Outcomes(*["no message is lost: repeat it, since files that do not count may be there"] * 3)
+
+
+class Compacted(NamedTuple):
+    """Number of small files, of the files that they were joined to, and their bytes before and after."""
+
+    small: int
+    joined: int
+    bytes_before: int
+    bytes_after: int
+
+
 class Form(NamedTuple):
     """Suffix of the files, and the function that returns a writer of batches, a context manager, on a stream."""
 
@@ -74,22 +109,21 @@ class Form(NamedTuple):
 
 
 class LinesWriter:
-    """Writer of the column ``line``."""
+    """Writer of the column ``line``, compressed."""
 
     def __init__(self, sink: pa.NativeFile, _schema: pa.Schema) -> None:
-        self._sink = sink
+        self._sink = pa.CompressedOutputStream(sink, "gzip")
 
     def __enter__(self) -> "LinesWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the stream to its owner."""
+        self._sink.close()
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._sink.write("".join(f"{line}\n" for line in rows.column("line").to_pylist()).encode())
 
 
-#: The stream of a ``.gz`` compresses.
 FORMS: Final = {
     "parquet": Form("parquet", partial(pq.ParquetWriter, compression="zstd", compression_level=3)),
     "jsonl": Form("json.gz", LinesWriter),
@@ -123,39 +157,115 @@ class ExportedFiles:
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{self._place.shown}/{_STATE}: {error}; export to a new target") from error
 
-    def add(self, rows: DataFrame, state: ExportState, found: ExportState | None) -> int:
+    def add(self, rows: DataFrame, state: ExportState, found: ExportState | None, file_size: int) -> int:
         """Write ``rows``, sorted by FOLDER, add their files to ``state`` and return the number of messages.
 
-        ``found`` is the state that the folder has: ``state``, or None.
+        ``found`` is the state that the folder has: ``state``, or None. A file ends at ``file_size`` bytes.
 
         Raises:
             StoreError: the files cannot be written, or another export writes; the text says what is there.
         """
+        messages = 0
+
+        def write(claim: ExportState) -> ExportState:
+            nonlocal messages
+            task = partial(write_files, self._place, state.form, tuple(state.folders), claim.writer, file_size)
+            written = rows.mapInArrow(task, _WRITTEN).toArrow()
+            messages = sum(written["messages"].to_pylist())
+            found_ends = written.group_by("broker").aggregate([("end", "max")]).to_pylist()
+            ends = state.ends | {each["broker"]: each["end_max"] for each in found_ends}
+            files = [*state.files, *written["file"].unique().to_pylist()]
+            return msgspec.structs.replace(claim, files=files, ends=ends)
+
+        self._change(state, found, write, _OF_EXPORT)
+        return messages
+
+    def compact(self, file_size: int) -> Compacted:
+        """Join the files of each folder that are smaller than half of ``file_size`` bytes, up to this size.
+
+        Raises:
+            ConfigError: there is no export.
+            StoreError: a file cannot be read or written, or an export writes.
+        """
+        found = self.state()
+        if found is None:
+            raise ConfigError(f"{self._place.shown} has no export")
+        with unreachable(self._place):
+            parts = self._parts(found.folders)
+            is_done = self._fs.get_file_info(f"{self._path}/{_SUCCESS}").type != fs.FileType.NotFound
+        # Files that count may have been removed, such as those of old days.
+        sizes = {name: parts[name] for name in found.files if name in parts}
+        groups = small_files(sizes, file_size)
+        if not groups and is_done:
+            return Compacted(0, 0, 0, 0)
+        after = 0
+
+        def write(claim: ExportState) -> ExportState:
+            nonlocal after
+            joined, replaced = dict[str, str](), set[str]()
+            for number, group in enumerate(groups):
+                folder, suffix = group[0].rpartition("part-")[0], FORMS[claim.form].suffix
+                name = f"{folder}part-{claim.writer}-joined-{number}.{suffix}"
+                self._join(group, name, claim.form)
+                after += self._fs.get_file_info(f"{self._path}/{name}").size
+                joined[group[0]] = name
+                replaced.update(group[1:])
+            files = [joined.get(name, name) for name in claim.files if name not in replaced]
+            return msgspec.structs.replace(claim, files=files)
+
+        self._change(found, found, write, _OF_COMPACTION)
+        small = [name for group in groups for name in group]
+        return Compacted(len(small), len(groups), sum(sizes[name] for name in small), after)
+
+    def _join(self, names: Sequence[str], target: str, form: str) -> None:
+        """Write the rows of files into one, those of Parquet in the order of the log."""
+        with ExitStack() as opened:
+            sink = opened.enter_context(self._fs.open_output_stream(f"{self._path}/{target}", None))
+            if form == "jsonl":
+                lines = opened.enter_context(pa.CompressedOutputStream(sink, "gzip"))
+                for name in names:
+                    with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
+                        shutil.copyfileobj(stream, lines)
+                return
+            streams = [opened.enter_context(self._fs.open_input_file(f"{self._path}/{name}")) for name in names]
+            files = [pq.ParquetFile(stream) for stream in streams]
+            writer = opened.enter_context(FORMS[form].writer(sink, files[0].schema_arrow))
+            for rows in merged([file.iter_batches(_ROWS_AT_ONCE) for file in files]):
+                writer.write(rows.cast(files[0].schema_arrow))
+
+    def _change(
+        self,
+        state: ExportState,
+        found: ExportState | None,
+        write: Callable[[ExportState], ExportState],
+        outcomes: Outcomes,
+    ) -> None:
+        """Claim the folder, write files and commit the state that names them.
+
+        ``write`` gets the claim, ``state`` with a writer, and returns what is to follow it.
+        """
         claim = msgspec.structs.replace(state, writer=uuid.uuid4().hex)
-        task = partial(write_files, self._place, state.form, tuple(state.folders), claim.writer)
-        with self._failing("it has nothing of this export: repeat it with --append"):
+        with self._failing(outcomes.before):
             if self._place.is_local:
                 self._fs.create_dir(self._path)
             self._check(found)
             self._save(claim)
             self._sweep(claim)
             try:
-                written = rows.mapInArrow(task, _WRITTEN).toArrow()
-                files = written["file"].unique().to_pylist()
-                self._sweep(claim, files)
+                after = write(claim)
+                self._sweep(claim, {*after.files} - {*claim.files})
                 self._check(claim)
             except BaseException:
-                # Without _SUCCESS: tasks may still write, and only the next export removes what they write.
+                # Without _SUCCESS: tasks may still write, and only the next change removes what they write.
                 self._sweep_after_failure(claim)
                 raise
-        found_ends = written.group_by("broker").aggregate([("end", "max")]).to_pylist()
-        ends = state.ends | {each["broker"]: each["end_max"] for each in found_ends}
         # From here on nothing is taken back: a replacement that fails may have been made.
-        with self._failing("it may have all of this export: repeat it with --append, which adds what is missing"):
-            self._save(msgspec.structs.replace(claim, files=[*state.files, *files], ends=ends))
-        with self._failing(f"it has all of this export, and the next --append writes {_SUCCESS}"):
+        with self._failing(outcomes.at):
+            self._save(after)
+        with self._failing(outcomes.after):
+            if not {*claim.files} <= {*after.files}:
+                self._sweep(after)
             self._write(_SUCCESS, b"")
-        return sum(written["messages"].to_pylist())
 
     @contextmanager
     def _failing(self, outcome: str) -> Iterator[None]:
@@ -185,7 +295,7 @@ class ExportedFiles:
     def _sweep(self, claim: ExportState, written: Iterable[str] = ()) -> None:
         """Remove the files of exports but those of ``claim`` and ``written``; check that the latter are there."""
         self._check(claim)
-        found, missing = self._parts(claim.folders), {*written}
+        found, missing = {*self._parts(claim.folders)}, {*written}
         for name in found - missing - {*claim.files}:
             self._fs.delete_file(f"{self._path}/{name}")
         missing -= found
@@ -200,45 +310,128 @@ class ExportedFiles:
         except RocketBrokerError as error:
             logger.warning("export: files of the failed export remain until the next one removes them: %s", error)
 
-    def _parts(self, folders: Iterable[str]) -> set[str]:
-        """Return the files in these folders that exports to this place wrote, not those of an export within it."""
+    def _parts(self, folders: Iterable[str]) -> dict[str, int]:
+        """Return the files in these folders that exports to this place wrote, not those of an export within it.
+
+        Each has its size.
+        """
         own = re.compile("".join(f"{re.escape(name)}=[^/]+/" for name in folders) + _FILE)
         listed = self._fs.get_file_info(fs.FileSelector(self._path, recursive=True))
-        names = [info.path.removeprefix(self._path).lstrip("/") for info in listed]
+        names = {info.path.removeprefix(self._path).lstrip("/"): info.size for info in listed}
         others = tuple(name.removesuffix(_STATE) for name in names if name.endswith(f"/{_STATE}"))
-        return {name for name in names if own.fullmatch(name) and not name.startswith(others)}
+        return {name: size for name, size in names.items() if own.fullmatch(name) and not name.startswith(others)}
 
 
 def write_files(
-    place: StoreRoot, form: str, folders: tuple[str, ...], job: str, batches: Iterable[pa.RecordBatch]
+    place: StoreRoot,
+    form: str,
+    folders: tuple[str, ...],
+    job: str,
+    file_size: int,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a task, sorted by FOLDER, one file a folder; yield files, brokers, their ends and counts."""
+    """Write the rows of a task, sorted by FOLDER; yield files, brokers, their ends and counts.
+
+    A file ends with its folder, or once it has ``file_size`` bytes: only the sink knows them, after compression.
+    """
     sinks, path = file_system(place)
     task = TaskContext.get()
     assert task is not None
-    current, names = None, list[str]()
+    current, names, sink = None, list[str](), None
     try:
         with ExitStack() as opened:
             for batch in batches:
                 for folder, rows in by_folder(batch):
-                    if folder != current:
-                        opened.close()  # no more rows of that folder follow
-                        current = folder
-                        parent = folder_name(folders, json.loads(folder))
-                        name = f"{parent}part-{job}-{task.taskAttemptId()}-{len(names)}.{FORMS[form].suffix}"
-                        if place.is_local:
-                            sinks.create_dir(f"{path}/{parent}")
-                        sink = opened.enter_context(sinks.open_output_stream(f"{path}/{name}"))
-                        names.append(name)
-                        writer = opened.enter_context(FORMS[form].writer(sink, rows.schema))
-                    writer.write(rows)
-                    yield _summary(name, rows)
+                    for piece in pieces(rows, file_size // _PIECES):
+                        if sink is None or folder != current or sink.tell() >= file_size:
+                            opened.close()  # no more rows of that file follow
+                            current = folder
+                            parent = folder_name(folders, json.loads(folder))
+                            name = f"{parent}part-{job}-{task.taskAttemptId()}-{len(names)}.{FORMS[form].suffix}"
+                            if place.is_local:
+                                sinks.create_dir(f"{path}/{parent}")
+                            # The writer compresses: a stream that does so itself would tell bytes before compression.
+                            sink = opened.enter_context(sinks.open_output_stream(f"{path}/{name}", None))
+                            names.append(name)
+                            writer = opened.enter_context(FORMS[form].writer(sink, piece.schema))
+                        writer.write(piece)
+                        yield _summary(name, piece)
     except BaseException:
         # Closing a stream completes its file, in an object store too. The driver may have swept before this point.
         for each in names:
             with suppress(OSError):
                 sinks.delete_file(f"{path}/{each}")
         raise
+
+
+def pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Divide rows into parts of about this size in memory."""
+    step = max(rows.num_rows * most_bytes // max(rows.nbytes, 1), 1)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def small_files(sizes: Mapping[str, int], file_size: int) -> list[list[str]]:
+    """Return groups of files to join to at most ``file_size`` bytes: of one folder, each less than half of that.
+
+    All groups of a folder but the last have more than half, so that only the last is joined again with later files.
+    """
+    groups, last = list[list[str]](), dict[str, tuple[list[str], int]]()
+    for name, size in sizes.items():
+        if size * 2 >= file_size:
+            continue
+        folder = name.rpartition("/")[0]
+        group, total = last.get(folder, ([], file_size))
+        if total + size > file_size:
+            group, total = [], 0
+            groups.append(group)
+        group.append(name)
+        last[folder] = group, total + size
+    return [group for group in groups if len(group) > 1]
+
+
+def merged(files: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
+    """Merge the batches of files that are each in the order of the log; yield rows for a row group.
+
+    Files may overlap, since an export spreads the rows of a folder over tasks. One batch of each is in memory. All rows
+    up to the lowest of their last places can be sorted, as what the files still have lies behind it.
+    """
+    heads = {number: head for number, file in enumerate(files) if (head := next(file, None))}
+    waiting, size = list[pa.Table](), 0
+    while heads:
+        bound = min(_place(head, -1) for head in heads.values())
+        parts = []
+        for number, head in list(heads.items()):
+            if _place(head, 0) > bound:
+                continue
+            count = _count_up_to(head, bound)
+            parts.append(head.slice(0, count))
+            head = head.slice(count) if count < head.num_rows else next(files[number], None)  # noqa: PLW2901
+            if head:
+                heads[number] = head
+            else:
+                del heads[number]
+        rows = pa.Table.from_batches(parts)
+        waiting.append(rows.sort_by([(name, "ascending") for name in _ORDER]) if len(parts) > 1 else rows)
+        size += waiting[-1].nbytes
+        if size >= _ROW_GROUP:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _place(rows: pa.RecordBatch, number: int) -> tuple[str, int]:
+    """Return broker and physical offset of a row."""
+    broker, offset = (rows.column(name)[number].as_py() for name in _ORDER)
+    return broker, offset
+
+
+def _count_up_to(rows: pa.RecordBatch, bound: tuple[str, int]) -> int:
+    """Count the rows up to a place, of rows in this order."""
+    broker, offset = (rows.column(name) for name in _ORDER)
+    same = pc.and_(pc.equal(broker, bound[0]), pc.less_equal(offset, bound[1]))
+    return int(pc.sum(pc.or_(pc.less(broker, bound[0]), same)).as_py())
 
 
 def by_folder(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

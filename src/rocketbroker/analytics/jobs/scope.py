@@ -3,12 +3,12 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.types import LongType
 
+from rocketbroker.analytics.columns.decode_report import NotRead
 from rocketbroker.analytics.columns.message_schema import FIRST_MS, LAST_MS
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -34,13 +34,6 @@ def as_time(time_ms: Column) -> Column:
 def _after(physical_offset: int | None) -> Selection:
     # A bound above every int64 leaves the range open.
     return EVERYTHING if physical_offset is None else Selection(physical_offsets=(physical_offset + 1, 1 << 63))
-
-
-class NotRead(NamedTuple):
-    """Unreadable parts of commit logs: damaged or missing ranges, and unfinished ends."""
-
-    ranges: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rocketbroker.analytics.spark.offset_options import Subscription
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import (
     BrokerAnswerError,
     BrokerNotFoundError,
@@ -91,7 +92,7 @@ class BrokerQueues(AdminClient):
     A request goes to the master of its queue, or to the slave with the lowest id if there is no master.
     """
 
-    def __init__(self, namesrv_addr: str) -> None:
+    def __init__(self, namesrv_addr: str | ClientConfig) -> None:
         super().__init__(namesrv_addr)
         self._routes: dict[str, TopicRoute] = {}
         self._offsets = QueueOffsets(self._ask_queue)

@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import or_
 from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's conventional name
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from rocketbroker.analytics.columns.message_schema import DECOMPRESSED_BODY
@@ -24,7 +21,7 @@ MODES: Final = ("PERMISSIVE", "FAILFAST")
 _IDENTITY: Final = ("broker", "topic", "queue_id", "queue_offset")
 # Field in which Spark keeps a text that does not fit the schema.
 _UNFIT: Final = "_unfit_body"
-# Spark's condition if the jar of Avro or Protobuf is missing.
+# Spark's condition if the jar of Avro is missing.
 _NOT_LOADED: Final = "_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE"
 
 
@@ -44,16 +41,16 @@ def from_body(
 
     Args:
         frame: messages, of a store or a stream.
-        form: ``json``, ``text`` (UTF-8), ``avro`` or ``protobuf``; the last two need a jar that PySpark lacks.
+        form: ``json``, ``text`` (UTF-8), ``avro``, which needs a jar that PySpark lacks, or ``protobuf``, which needs
+            the package protobuf at driver and executors.
         schema: for JSON a struct as DDL or StructType, for Avro a schema in JSON, for Protobuf the message's name, for
             text nothing.
         column: binary column of the bodies, none of them compressed.
         mode: PERMISSIVE or FAILFAST.
-        options: those of Spark's ``from_json`` and ``from_avro``; for Protobuf also ``descFilePath``, the descriptor
-            file, without which the message is a Java class.
+        options: those of Spark's ``from_json`` and ``from_avro``; for Protobuf ``descFilePath``, the descriptor file.
 
     Raises:
-        ConfigError: an argument or a column is wrong, or the jar is missing.
+        ConfigError: an argument or a column is wrong, or the jar or package is missing.
     """
     if form not in FORMS:
         raise ConfigError(f"from_body: form {form!r} is unknown; use one of {', '.join(FORMS)}")
@@ -63,7 +60,7 @@ def from_body(
     if (schema is None) != (form == "text"):
         raise ConfigError(f"from_body: {form} {'needs a' if schema is None else 'takes no'} schema")
     try:
-        value = _value(frame, form, schema, F.col(column), options)
+        value = _value(form, schema, F.col(column), options)
         if mode == "FAILFAST":
             value = F.coalesce(value, F.raise_error(_complaint(frame, form, column)))
         return frame.withColumn(VALUE, value)
@@ -92,9 +89,7 @@ def _check_columns(frame: DataFrame, column: str) -> None:
         raise ConfigError(f"from_body: the column {column} is {kind.simpleString()}; bodies are binary")
 
 
-def _value(
-    frame: DataFrame, form: str, schema: str | StructType | None, body: Column, options: Mapping[str, str]
-) -> Column:
+def _value(form: str, schema: str | StructType | None, body: Column, options: Mapping[str, str]) -> Column:
     """Return the value of ``body``, null if it does not fit."""
     text = F.try_validate_utf8(body.cast("string"))
     if form == "text":
@@ -103,7 +98,7 @@ def _value(
         return _json(text, _struct(schema), options)
     if not isinstance(schema, str):
         raise ConfigError(f"from_body: the schema of {form} is a text, not {type(schema).__name__}")
-    return _avro(body, schema, options) if form == "avro" else _protobuf(frame, body, schema, options)
+    return _avro(body, schema, options) if form == "avro" else _protobuf(body, schema, **options)
 
 
 def _struct(schema: str | StructType | None) -> StructType:
@@ -135,13 +130,18 @@ def _wrapped(schema: str) -> str:
     return json.dumps({"type": "record", "name": "_Body", "fields": [{"name": VALUE, "type": inner}]})
 
 
-def _protobuf(frame: DataFrame, body: Column, message: str, options: Mapping[str, str]) -> Column:
-    # Spark returns nulls for a body that does not fit, and for an empty one, which fits each message.
-    given = {name: text for name, text in options.items() if name != "descFilePath"}
-    found = from_protobuf(body, message, options.get("descFilePath"), {**given, "mode": "PERMISSIVE"})
-    fields = frame.select(found.alias(VALUE)).select(f"{VALUE}.*").columns
-    fits = F.length(body) == 0
-    return _once(found, lambda value: F.when(reduce(or_, (value[name].isNotNull() for name in fields), fits), value))
+def _protobuf(body: Column, message: str, descFilePath: str = "", **others: str) -> Column:  # noqa: N803 - Spark's
+    if not descFilePath or others:
+        what = f"has no option {min(others)}" if others else "needs the option descFilePath"
+        raise ConfigError(
+            f"from_body: protobuf {what}; give descFilePath, a file that protoc --include_imports "
+            "--descriptor_set_out=FILE makes"
+        )
+    try:
+        from rocketbroker.analytics.spark.protobuf_bodies import parsed_protobuf
+    except ImportError as error:
+        raise ConfigError(f"from_body: protobuf needs the package protobuf: {error}") from error
+    return parsed_protobuf(body, message, descFilePath)
 
 
 def _once(parsed: Column, change: Callable[[Column], Column]) -> Column:

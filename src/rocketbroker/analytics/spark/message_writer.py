@@ -21,7 +21,6 @@ from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, 
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.sink_options import SinkOptions
 from rocketbroker.analytics.spark.worker import Sent, ShortErrors, StreamErrors, freeze_modules
-from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import RocketBrokerError
@@ -101,7 +100,7 @@ def _write(options: SinkOptions, write_id: str, batches: Iterator[pa.RecordBatch
 async def _send(options: SinkOptions, prefix: str, batches: Iterator[pa.RecordBatch]) -> int:
     async with Producer(
         options.producer_group,
-        ClientConfig(options.namesrv_addr, poll_name_server_interval_s=_ROUTE_REFRESH_S),
+        options.access.client_config(poll_name_server_interval_s=_ROUTE_REFRESH_S),
         send_timeout_s=options.send_timeout_s,
         # A failed send pauses before it is tried again, and other rows avoid its broker.
         retry_times_when_send_failed=0,

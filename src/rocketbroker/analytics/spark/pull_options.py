@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rocketbroker.analytics.spark.cluster_access import ACCESS_OPTIONS, ClusterAccess, cluster_access
 from rocketbroker.analytics.spark.offset_options import (
     OFFSET_OPTIONS,
     Bounds,
@@ -40,6 +41,7 @@ PULL_OPTIONS: Final = {
     "failOnDataLoss": "false: if messages were removed unread, log it and continue after them (true)",
     **PROPERTIES_OPTION,
     "consumerGroup": f"consumer group that pulls name; it commits no offsets ({_GROUP})",
+    **ACCESS_OPTIONS,
 }
 
 
@@ -47,7 +49,7 @@ PULL_OPTIONS: Final = {
 class PullOptions:
     """Options of a query; see ``PULL_OPTIONS``."""
 
-    namesrv_addr: str
+    access: ClusterAccess
     subscription: Subscription
     starts: Bounds
     ends: Bounds
@@ -92,7 +94,7 @@ def _parsed(given: OptionValues) -> PullOptions:
     starts, ends = starting_bounds(given), ending_bounds(given)
     check_order(starts, ends)
     return PullOptions(
-        given.text("namesrvAddr").strip(),
+        cluster_access(given),
         subscription(given),
         starts,
         ends,

@@ -48,6 +48,7 @@ from rocketbroker.analytics.spark.queue_ranges import (
 from rocketbroker.analytics.spark.read_options import TriggerDelay, report_loss
 from rocketbroker.analytics.spark.worker import Sent, ShortErrors, StreamErrors, freeze_modules
 from rocketbroker.analytics.tables.table import check_columns
+from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.sync_client import SyncClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.storefile.record_columns import Records
@@ -73,7 +74,7 @@ async def subscribed_queues(brokers: BrokerQueues, options: PullOptions) -> list
     missing = set(options.subscription.topics or ()) - {queue.topic for queue in queues}
     if missing:
         raise ConfigError(
-            f"subscribe: the name servers {options.namesrv_addr} have no queue to read of topic "
+            f"subscribe: the name servers {options.access.namesrv_addr} have no queue to read of topic "
             f"{', '.join(sorted(missing))}; create it, or correct its name or perm"
         )
     return queues
@@ -154,7 +155,7 @@ class _RangeReader(Sent):
     _errors: ClassVar[type[ShortErrors]] = ShortErrors
 
     def __init__(
-        self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
+        self, options: PullOptions, schema: pa.Schema, connect: Callable[[ClientConfig], BrokerQueues] = BrokerQueues
     ) -> None:
         check_columns("messages", {column.name: column for column in PULLED_SCHEMA}, schema)
         self._options = options
@@ -167,7 +168,8 @@ class _RangeReader(Sent):
             return
         options, queue, at = self._options, partition.queue, partition.low
         with self._errors(), SyncClient() as sync:
-            puller = QueuePuller(sync.open(self._connect(options.namesrv_addr)), queue, options.consumer_group)
+            brokers = sync.open(self._connect(options.access.client_config()))
+            puller = QueuePuller(brokers, queue, options.consumer_group)
             pulls = pull_range(puller.pull, at, partition.high)
             try:
                 while (pulled := sync.call(_next(pulls))) is not None:
@@ -186,7 +188,7 @@ class PullReader(_RangeReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of the queues, up to their current ends."""
         with ShortErrors(), SyncClient() as sync:
-            ranges = sync.call(self._ranges(sync.open(self._connect(self._options.namesrv_addr))))
+            ranges = sync.call(self._ranges(sync.open(self._connect(self._options.access.client_config()))))
         freeze_modules()
         return [*partitions_of(ranges, self._options.min_partitions)]
 
@@ -210,7 +212,7 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
     _errors: ClassVar[type[ShortErrors]] = StreamErrors
 
     def __init__(
-        self, options: PullOptions, schema: pa.Schema, connect: Callable[[str], BrokerQueues] = BrokerQueues
+        self, options: PullOptions, schema: pa.Schema, connect: Callable[[ClientConfig], BrokerQueues] = BrokerQueues
     ) -> None:
         super().__init__(options, schema, connect)
         # Opened on first use: Spark copies this object to its tasks, which do not need it.
@@ -229,7 +231,7 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
         if self._opened is None:
             sync = SyncClient()
             try:
-                brokers = sync.open(self._connect(self._options.namesrv_addr))
+                brokers = sync.open(self._connect(self._options.access.client_config()))
             except BaseException:
                 sync.close()
                 raise

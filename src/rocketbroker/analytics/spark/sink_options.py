@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rocketbroker.analytics.spark.cluster_access import ACCESS_OPTIONS, ClusterAccess, cluster_access
 from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.analytics.spark.send_lanes import RETRY_TIMES
 from rocketbroker.client.core.errors import InvalidMessageError
@@ -20,6 +21,7 @@ SINK_OPTIONS: Final = {
     "retryTimes": f"further tries of a send, after 0.1 s and then twice as long each, up to 10 s ({RETRY_TIMES})",
     "maxMessagesPerSecondPerTask": "most messages that each task sends per second (no limit)",
     "maxInFlightBytes": "most bytes of bodies that each task has sent without an acknowledgement, such as 16m (16 MiB)",
+    **ACCESS_OPTIONS,
 }
 # Spark passes these options of a streaming query to its sink.
 _OF_SPARK: Final = ("checkpointlocation", "queryname")
@@ -29,7 +31,7 @@ _OF_SPARK: Final = ("checkpointlocation", "queryname")
 class SinkOptions:
     """Options of a write; see ``SINK_OPTIONS``."""
 
-    namesrv_addr: str
+    access: ClusterAccess
     topic: str | None
     producer_group: str
     send_timeout_s: float
@@ -42,17 +44,17 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parse ``options``; raise :class:`ConfigError` for an unknown, invalid or missing one."""
     ours = {name: value for name, value in options.items() if name.lower() not in _OF_SPARK}
     given = OptionValues("rocketmq", SINK_OPTIONS, ours)
-    namesrv_addr, topic, group = given.text("namesrvAddr"), given.text("topic"), given.text("producerGroup")
-    if not namesrv_addr:
+    access, topic, group = cluster_access(given), given.text("topic"), given.text("producerGroup")
+    if not access.namesrv_addr:
         raise ConfigError(f'format("rocketmq") needs the option namesrvAddr: {SINK_OPTIONS["namesrvAddr"]}')
-    if not is_address_server(namesrv_addr):
-        split_addresses(namesrv_addr)
+    if not is_address_server(access.namesrv_addr):
+        split_addresses(access.namesrv_addr)
     if "topic" in given:
         _check("topic", check_topic, topic)
     if "producerGroup" in given:
         _check("producerGroup", check_group, group)
     return SinkOptions(
-        namesrv_addr,
+        access,
         topic or None,
         group or "spark_sink",
         given.number("sendTimeoutMs", 3000) / 1000,

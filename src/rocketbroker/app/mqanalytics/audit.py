@@ -1,6 +1,7 @@
 """``mqanalytics audit``: check of stores by the rules of ``codec/storefile/audit_rules.py``."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,13 +9,16 @@ import typer
 from rocketbroker.app.mqanalytics.running import (
     EXIT_FOUND,
     AsJson,
+    Engine,
     Stores,
     camel,
     failing_in_one_line,
     known_stores,
+    progress_bar,
     running,
 )
 from rocketbroker.app.terminal import Column, Table, print_json, print_table, say
+from rocketbroker.audit.findings import Findings
 from rocketbroker.audit.store_files import AuditOptions, Expiry
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.storefile.audit_rules import AuditRule, Severity
@@ -24,8 +28,8 @@ from rocketbroker.common.config import MessageStoreConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketbroker.analytics.columns.decode_report import NotRead
     from rocketbroker.analytics.files.store_root import StoreRoot
-    from rocketbroker.analytics.jobs.scope import NotRead
 
 _DEFAULTS = MessageStoreConfig()
 _RULES = {rule.value: rule for rule in AuditRule}
@@ -47,6 +51,13 @@ def command(
     max_hash_slot_num: Annotated[
         int, typer.Option("--max-hash-slot-num", min=0, help="The brokers' maxHashSlotNum; 0 detects it in each file.")
     ] = 0,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            "--engine",
+            help="Check in this process (local), with Spark, or automatically: with Spark above 4 GiB of log.",
+        ),
+    ] = Engine.auto,
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="Show at most this many findings per rule; all are counted.")
     ] = 20,
@@ -55,10 +66,13 @@ def command(
     """Check stores; exit code 3 if messages are lost, hidden or wrong."""
     with failing_in_one_line():
         levels, roots = parse_delay_levels(delay_levels), known_stores(stores)
-        with running("Auditing") as (spark, _):
-            expiry = Expiry(SystemClock().time_ms(), file_reserved_time, within)
-            options = AuditOptions(not no_crc, limit=limit, slot_count=max_hash_slot_num, expiry=expiry)
-            found, not_read = run(spark, roots, options, levels)
+        expiry = Expiry(SystemClock().time_ms(), file_reserved_time, within)
+        options = AuditOptions(not no_crc, limit=limit, slot_count=max_hash_slot_num, expiry=expiry)
+        if engine.chosen(roots) is Engine.local:
+            found, not_read = run_locally(roots, options, levels)
+        else:
+            with running("Auditing") as (spark, _):
+                found, not_read = run(spark, roots, options, levels)
     counts = Counter[tuple[str, str, str]]()
     for each in found:
         counts[each["broker"], each["rule"], each["severity"]] = each["count"]
@@ -72,9 +86,25 @@ def run(
     spark: "SparkSession", roots: "tuple[StoreRoot, ...]", options: AuditOptions, delay_levels: dict[int, int]
 ) -> "tuple[Found, NotRead]":
     """Return the kept findings, each with the ``count`` of its kind, and the unreadable ranges of the logs."""
-    from rocketbroker.analytics.jobs.audit import audit, finding_row
+    from rocketbroker.analytics.jobs.audit import audit
 
-    found, not_read = audit(spark, roots, options, delay_levels)
+    return _rows(*audit(spark, roots, options, delay_levels))
+
+
+def run_locally(
+    roots: "tuple[StoreRoot, ...]", options: AuditOptions, delay_levels: dict[int, int]
+) -> "tuple[Found, NotRead]":
+    """Return the same as ``run``, found in this process."""
+    from rocketbroker.analytics.jobs.local_audit import audit_locally
+
+    with progress_bar("Auditing", "BarColumn") as update:
+        found = audit_locally(roots, options, delay_levels, lambda done, total: update(completed=done, total=total))
+    return _rows(*found)
+
+
+def _rows(found: "Mapping[str, Findings]", not_read: "NotRead") -> "tuple[Found, NotRead]":
+    from rocketbroker.analytics.jobs.local_audit import finding_row
+
     rows = [
         finding_row(broker, each) | {"count": findings.counts[each.rule, each.severity]}
         for broker, findings in found.items()

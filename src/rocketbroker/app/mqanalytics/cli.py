@@ -24,6 +24,7 @@ _OWN: Final = {
     "audit": SubCommand("audit", "Check that stored data is complete and consistent."),
     "compare": SubCommand("tables", "Compare the messages of two stores.", "compare"),
     "export": SubCommand("transfer", "Write messages to Parquet, JSON lines, Delta or Iceberg.", "export"),
+    "compact": SubCommand("transfer", "Join the small files of an export.", "compact"),
     "replay": SubCommand("transfer", "Send exported messages to a broker again.", "replay"),
     "snapshot": SubCommand("tables", "Save the current offsets of consumer groups.", "snapshot"),
     "lag": SubCommand("tables", "Show the lag of consumer groups, now or in snapshots.", "lag"),

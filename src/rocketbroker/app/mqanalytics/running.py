@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -74,6 +75,27 @@ SkipDamage = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many rows; 0 shows all.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+
+
+# One process reads this much in about the time that Spark needs to start.
+_MOST_LOCAL_BYTES: Final = 4 << 30
+
+
+class Engine(StrEnum):
+    """Engine of a job that needs no Spark."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
+
+    def chosen(self, roots: "tuple[StoreRoot, ...]") -> "Engine":
+        """Return the engine for stores: ``auto`` goes by the size of their logs."""
+        if self is not Engine.auto:
+            return self
+        from rocketbroker.analytics.files.commit_log_files import commit_log_files
+
+        size = sum(file.data_end for root in roots for file in commit_log_files(root))
+        return Engine.local if size <= _MOST_LOCAL_BYTES else Engine.spark
 
 
 def print_rows(
@@ -195,7 +217,7 @@ def selection(since: int | None, until: int | None, topics: list[str] | None, *,
 
 
 @contextmanager
-def _bar(what: str, *columns: str) -> Iterator[Callable[..., None]]:
+def progress_bar(what: str, *columns: str) -> Iterator[Callable[..., None]]:
     """Show a transient bar on stderr, if it is a terminal; yield the function that updates it."""
     from rich import progress
     from rich.console import Console
@@ -210,7 +232,7 @@ def _bar(what: str, *columns: str) -> Iterator[Callable[..., None]]:
 @contextmanager
 def reading() -> Iterator[Callable[[int], None]]:
     """Show the number of messages read; yield the function that updates it."""
-    with _bar("Reading") as update:
+    with progress_bar("Reading") as update:
         yield lambda done: update(description=f"Reading: {done:,} messages")
 
 
@@ -230,7 +252,7 @@ def running(what: str, settings: Mapping[str, str] = MappingProxyType({})) -> "I
     from rocketbroker.analytics.spark.spark_progress import SparkProgress, described, reason_of
     from rocketbroker.common.errors import StoreError
 
-    with _bar("Starting Spark", "BarColumn") as update:
+    with progress_bar("Starting Spark", "BarColumn") as update:
 
         def tell(done: int, total: int) -> None:
             update(description=what, completed=done, total=total)

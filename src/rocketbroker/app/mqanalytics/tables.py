@@ -14,6 +14,7 @@ from rocketbroker.app.mqanalytics.running import (
     EXIT_FOUND,
     ROWS,
     AsJson,
+    Engine,
     Exact,
     Limit,
     Since,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 # The JVM sees only the groups of a job: its optimizing compiler would take more time than it saves. Without a limit its
 # young generation would grow to a third of the heap before the first collections, 250 MiB for nothing.
 _JOB_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xmn96m"}
-# One process reads this much in about the time that Spark needs to start.
-_MOST_LOCAL_BYTES: Final = 4 << 30
 
 
 def command_of(job: Job) -> Callable[..., None]:
@@ -119,14 +118,6 @@ def collected(frame: "DataFrame", order: tuple[str, ...], limit: int) -> tuple[l
     return (rows[:limit] if limit else rows), table.column_names, bool(limit) and len(rows) > limit
 
 
-class Engine(StrEnum):
-    """Engine that counts."""
-
-    auto = "auto"
-    local = "local"
-    spark = "spark"
-
-
 def count(
     stores: Stores,
     engine: Annotated[
@@ -142,16 +133,9 @@ def count(
     """Count the messages of each topic and queue."""
     with failing_in_one_line():
         roots = known_stores(stores)
-        if engine is Engine.auto:
-            engine = Engine.local if _size(roots) <= _MOST_LOCAL_BYTES else Engine.spark
-        counts, not_read = (_by_spark if engine is Engine.spark else _locally)(roots, skip_damage)
+        is_local = engine.chosen(roots) is Engine.local
+        counts, not_read = (_locally if is_local else _by_spark)(roots, skip_damage)
     (_print_json if as_json else _print_table)(counts, {"notRead": not_read})
-
-
-def _size(roots: "tuple[StoreRoot, ...]") -> int:
-    from rocketbroker.analytics.log.split import plan_splits
-
-    return sum(split.high - split.low for split in plan_splits(roots))
 
 
 def _locally(roots: "tuple[StoreRoot, ...]", skip_damage: bool) -> "Counted":

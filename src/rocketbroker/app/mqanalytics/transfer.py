@@ -1,4 +1,4 @@
-"""``mqanalytics export`` and ``replay``: messages as files that other programs read, and sent to a broker again."""
+"""``mqanalytics export``, ``compact`` and ``replay``: messages as files for other programs, and sent again."""
 
 import asyncio
 from functools import partial
@@ -15,6 +15,7 @@ from rocketbroker.app.mqanalytics.running import (
     Stores,
     Topics,
     Until,
+    camel,
     damage_of,
     fail,
     failing_in_one_line,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from rocketbroker.analytics.jobs.replay import Replayed
 
 
+FileSize = Annotated[str, typer.Option("--file-size", metavar="SIZE", help="Bytes of a file.")]
+
+
 def export(
     stores: Stores,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new folder or address; for Iceberg a new table.")],
@@ -45,9 +49,7 @@ def export(
     partition_by: Annotated[
         str, typer.Option("--partition-by", metavar="NAMES", help="Folders: day, topic, broker with commas, or none.")
     ] = "day,topic",
-    file_size: Annotated[
-        str, typer.Option("--file-size", metavar="SIZE", help="Bytes of a file before compression.")
-    ] = "128m",
+    file_size: FileSize = "128m",
     since: Since = None,
     until: Until = None,
     topic: Topics = None,
@@ -71,6 +73,30 @@ def export(
         print_json({"job": "export", **summary})
     else:
         say(f"{shown}: {last_line(written, summary, 'message')}")
+
+
+def compact(
+    target: Annotated[str, typer.Argument(metavar="EXPORT", help="Folder or address of an export in files.")],
+    file_size: FileSize = "128m",
+    as_json: AsJson = False,
+) -> None:
+    """Join the small files of an export, folder by folder; without Spark."""
+    with failing_in_one_line():
+        from rocketbroker.analytics.files.store_root import place_of
+        from rocketbroker.analytics.jobs.export import shown_target, size_of_files
+        from rocketbroker.analytics.jobs.exported_files import ExportedFiles
+
+        done = ExportedFiles(place_of(target)).compact(size_of_files(file_size))
+    shown = shown_target(target)
+    if as_json:
+        print_json({"job": "compact", "to": shown, **{camel(name): value for name, value in done._asdict().items()}})
+    elif done.small:
+        say(
+            f"{shown}: {done.small:,} files of {done.bytes_before:,} bytes joined to {done.joined:,} "
+            f"of {done.bytes_after:,} bytes"
+        )
+    else:
+        say(f"{shown}: no two small files in a folder")
 
 
 def replay(

@@ -1,10 +1,13 @@
 """Files of an export, what is left when a driver stops anywhere; exports by Spark: test_export_and_replay.py."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +19,20 @@ from pyspark import TaskContext
 from rocketbroker.analytics.files.store_files import file_system
 from rocketbroker.analytics.files.store_root import place_of
 from rocketbroker.analytics.jobs import exported_files
-from rocketbroker.analytics.jobs.exported_files import FOLDER, ExportedFiles, ExportState, by_folder, folder_name
+from rocketbroker.analytics.jobs.exported_files import (
+    FOLDER,
+    Compacted,
+    ExportedFiles,
+    ExportState,
+    by_folder,
+    folder_name,
+    merged,
+    small_files,
+)
 from rocketbroker.common.errors import ConfigError, StoreError
 
 FOLDERS = ("store_day", "of_topic")
+SIZE = 128 << 20
 
 
 class Disk:
@@ -49,20 +62,21 @@ class Rows:
     """The few calls of a data frame that an export makes, with a task for each half of the rows."""
 
     def __init__(self, offsets: list[int], during: Callable[[], object]) -> None:
-        self._halves, self._during = (offsets[::2], offsets[1::2]), during
+        self.halves: list[Iterable[pa.RecordBatch]] = [batches(half) for half in (offsets[::2], offsets[1::2])]
+        self._during = during
 
     def mapInArrow(self, task: Callable[..., Iterator[pa.RecordBatch]], _schema: str) -> "Rows":  # noqa: N802
         self._task = task
         return self
 
     def toArrow(self) -> pa.Table:  # noqa: N802
-        written = [each for half in self._halves for each in self._task(batches(half))]
+        written = [each for half in self.halves for each in self._task(half)]
         self._during()
         schema = pa.schema({"file": pa.string(), "broker": pa.string(), "end": pa.int64(), "messages": pa.int64()})
         return pa.Table.from_batches(written, schema)
 
 
-def batches(offsets: list[int]) -> Iterable[pa.RecordBatch]:
+def batches(offsets: list[int]) -> Iterator[pa.RecordBatch]:
     for topic in (0, 1):
         mine = [offset for offset in offsets if offset % 3 % 2 == topic]
         folder = [json.dumps(["2026-11-22", f"T{topic}"])] * len(mine)
@@ -75,7 +89,7 @@ def export(target: Path, until: int, during: Callable[[], object] = lambda: None
     found = files.state()
     state = found or ExportState("parquet", list(FOLDERS), ["broker", "physical_offset"], [], {})
     rows = Rows(list(range(state.ends.get("a", -1) + 1, until)), during)
-    return files.add(rows, state, found)  # type: ignore[arg-type]
+    return files.add(rows, state, found, SIZE)  # type: ignore[arg-type]
 
 
 def exported(target: Path) -> list[int]:
@@ -131,6 +145,132 @@ def test_an_export_that_fails_anywhere_is_continued(
     assert {"it has nothing of this export", "it may have all of this export"} <= said
     assert "it has all of this export, and the next --append writes _SUCCESS" in said
     assert failing > 20
+
+
+@pytest.mark.parametrize("how", ["before", "after", "killed"])
+def test_a_compaction_that_fails_anywhere_loses_and_repeats_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for failing in count(1):
+        target = tmp_path / str(failing)
+        for until in (20, 30, 50):
+            export(target, until)
+        assert len([*target.glob("*/*/part-*")]) == 12
+        disk = Disk(file_system(place_of(target))[0], failing, how)
+        with monkeypatch.context() as patched:
+            patched.setattr(exported_files, "file_system", lambda place, disk=disk: (disk, file_system(place)[1]))
+            with suppress(OSError, StoreError):
+                assert ExportedFiles(place_of(target)).compact(SIZE)[:2] == (12, 2)
+        if not disk.has_failed:
+            break
+        # What the state names is whole, and only with _SUCCESS is it all that there is.
+        assert named(target) == list(range(50))
+        assert not (target / "_SUCCESS").exists() or exported(target) == list(range(50))
+        if failing % 2:
+            assert export(target, 60) == 10
+        else:
+            ExportedFiles(place_of(target)).compact(SIZE)
+            assert len([*target.glob("*/*/part-*")]) == 2
+        assert exported(target) == list(range(60 if failing % 2 else 50))
+        assert (target / "_SUCCESS").exists()
+    assert failing > 20
+
+
+def named(target: Path) -> list[int]:
+    """Return the messages of the files that count."""
+    found = state(target)
+    assert found is not None
+    return sorted(n for name in found.files for n in pq.read_table(target / name)["physical_offset"].to_pylist())
+
+
+def test_joined_files_have_the_order_of_the_log_and_only_the_last_is_joined_again(tmp_path: Path) -> None:
+    for until in (20, 30, 50):
+        export(tmp_path, until)
+    before = sum(file.stat().st_size for file in tmp_path.glob("*/*/part-*"))
+    files = ExportedFiles(place_of(tmp_path))
+    done = files.compact(SIZE)
+    after = list(tmp_path.glob("*/*/part-*"))
+    assert done == Compacted(12, 2, before, sum(file.stat().st_size for file in after))
+    for file in after:
+        offsets = pq.read_table(file)["physical_offset"].to_pylist()
+        assert offsets == sorted(offsets)
+    assert files.compact(SIZE) == Compacted(0, 0, 0, 0)
+    assert list(tmp_path.glob("*/*/part-*")) == after
+    # A file of an old day was removed, and the others are joined with those of the next export.
+    after[0].unlink()
+    left = pq.read_table(after[1]).num_rows
+    export(tmp_path, 60)
+    assert files.compact(SIZE)[:2] == (5, 2)
+    assert len(exported(tmp_path)) == left + 10
+    with pytest.raises(ConfigError, match="new has no export"):
+        ExportedFiles(place_of(tmp_path / "new")).compact(SIZE)
+
+
+def test_lines_are_joined(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(6)]
+    for number in range(0, 6, 2):
+        files = ExportedFiles(place_of(tmp_path))
+        found = files.state()
+        batch = pa.record_batch(
+            {
+                "broker": ["a", "a"],
+                "physical_offset": [number, number + 1],
+                "line": lines[number : number + 2],
+                FOLDER: ["[]", "[]"],
+            }
+        )
+        rows = Rows([], lambda: None)
+        rows.halves = [[batch]]
+        files.add(rows, found or ExportState("jsonl", [], [], [], {}), found, SIZE)  # type: ignore[arg-type]
+    assert files.compact(SIZE)[:2] == (3, 1)
+    (joined,) = tmp_path.glob("part-*")
+    assert gzip.decompress(joined.read_bytes()).decode().splitlines() == lines
+
+
+def test_files_are_as_large_as_wanted_after_compression(tmp_path: Path) -> None:
+    random = Random(1)
+
+    def bodies(folder: str, count: int) -> pa.RecordBatch:
+        # They shrink to less than half.
+        columns = {"broker": ["a"] * count, "physical_offset": list(range(count))}
+        columns["body"] = [random.randbytes(4_000) + bytes(6_000) for _ in range(count)]
+        return pa.RecordBatch.from_pydict(columns | {FOLDER: [json.dumps([folder, "T"])] * count})
+
+    size = 1 << 20
+    batches = [bodies("1", 1000), bodies("2", 1000), bodies("3", 10)]
+    place = place_of(tmp_path)
+    counted = list(exported_files.write_files(place, "parquet", FOLDERS, "0" * 32, size, batches))
+    assert sum(sum(each["messages"].to_pylist()) for each in counted) == 2010
+    for day in ("1", "2"):
+        files = sorted(tmp_path.glob(f"store_day={day}/*/part-*"), key=lambda file: int(file.stem.split("-")[-1]))
+        assert len(files) == 4
+        assert all(size <= file.stat().st_size < size * 1.2 for file in files[:-1])
+    assert len(list(tmp_path.glob("store_day=3/*/part-*"))) == 1
+
+
+def test_small_files_of_a_folder_are_joined_up_to_the_size() -> None:
+    sizes = {"a/1": 40, "b/1": 49, "a/2": 50, "a/3": 45, "a/4": 49, "b/2": 1, "a/5": 49, "c/1": 1}
+    assert small_files(sizes, 100) == [["a/1", "a/3"], ["b/1", "b/2"], ["a/4", "a/5"]]
+
+
+def test_files_whose_ranges_overlap_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exported_files, "_ROW_GROUP", 200)
+    random = Random(2)
+    places = sorted((broker, offset) for broker in ("a", "b", "ü") for offset in random.sample(range(1000), 100))
+    files: list[list[tuple[str, int]]] = [[] for _ in range(5)]
+    for place in places:
+        random.choice(files[:4]).append(place)
+    files[4] = [("b", 5000 + number) for number in range(10)]  # behind all others of its broker
+
+    def read(rows: list[tuple[str, int]]) -> Iterator[pa.RecordBatch]:
+        for first in range(0, len(rows), 7):
+            some = rows[first : first + 7]
+            yield pa.record_batch({"broker": [row[0] for row in some], "physical_offset": [row[1] for row in some]})
+
+    tables = list(merged([read(rows) for rows in files]))
+    assert len(tables) > 5
+    found = [(row["broker"], row["physical_offset"]) for table in tables for row in table.to_pylist()]
+    assert found == sorted(places + files[4])
 
 
 def test_an_append_leaves_an_export_within_its_folder_alone(tmp_path: Path) -> None:
@@ -213,7 +353,7 @@ def test_a_failed_attempt_removes_its_files(tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("*/*/part-*"))) == 2
         raise ValueError("no more rows")
 
-    task = exported_files.write_files(place_of(tmp_path), "parquet", FOLDERS, "0" * 32, feed())
+    task = exported_files.write_files(place_of(tmp_path), "parquet", FOLDERS, "0" * 32, SIZE, feed())
     with pytest.raises(ValueError, match="no more rows"):
         list(task)
     assert exported(tmp_path) == []

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport
 from rocketbroker.analytics.jobs.message_count import count_locally
-from rocketbroker.app.mqanalytics import tables
+from rocketbroker.app.mqanalytics import running, tables
 from rocketbroker.app.mqanalytics.cli import app
 from tests.support.mixed_store import MixedStore
 
@@ -49,7 +49,15 @@ def test_the_size_of_the_log_chooses_the_engine(store: Path, limit: int, engine:
             return [], None
 
         monkeypatch.setattr(tables, function, counted)
-    monkeypatch.setattr(tables, "_MOST_LOCAL_BYTES", limit)
+    monkeypatch.setattr(running, "_MOST_LOCAL_BYTES", limit)
 
     assert CliRunner().invoke(app, ["count", str(store)]).exit_code == 0
     assert chosen == [engine]
+
+
+def test_a_small_store_is_audited_without_spark(store: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    said = CliRunner().invoke(app, ["audit", str(store), "--json"])
+
+    assert (said.exit_code, json.loads(said.stdout)["errors"]) == (0, 0)

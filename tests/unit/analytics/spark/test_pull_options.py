@@ -10,7 +10,7 @@ NEEDED = {"namesrvaddr": "ns:9876", "subscribe": "A, B"}
 
 def test_what_holds_when_nothing_is_said():
     options = batch_options(NEEDED)
-    assert (options.namesrv_addr, options.subscription) == ("ns:9876", Subscription(frozenset("AB")))
+    assert (options.access.namesrv_addr, options.subscription) == ("ns:9876", Subscription(frozenset("AB")))
     assert (options.starts.of("b", "A", 0), options.ends.of("b", "A", 0)) == (Bound(-2), Bound(-1))
     assert options.limits == TriggerLimits(None, None, None, 900)
     assert (options.min_partitions, options.fail_on_data_loss, options.properties) == (1, True, None)
@@ -28,6 +28,11 @@ def test_each_option_in_any_case():
         "failOnDataLoss": "FALSE",
         "includeProperties": "KEYS, color",
         "consumerGroup": "G",
+        "accessKey": "user",
+        "secretKey": "secret",
+        "securityToken": "token",
+        "tls": "TRUE",
+        "tlsCaFile": "ca.pem",
     }
     streamed, batch = stream_options(of_both | of_streams), batch_options(of_both | of_batches)
     assert streamed.limits == TriggerLimits(90, None, 9, 120)

@@ -231,7 +231,7 @@ def test_the_format_has_readers_of_all_columns():
 
 
 def test_a_stream_that_finds_no_server_leaves_no_thread():
-    def fail(_address: str) -> BrokerQueues:
+    def fail(_config: object) -> BrokerQueues:
         raise RemotingConnectError("away")
 
     before = {*threading.enumerate()}

@@ -1,13 +1,17 @@
 import pytest
 
+from rocketbroker.analytics.spark.cluster_access import ClusterAccess
 from rocketbroker.analytics.spark.sink_options import SINK_OPTIONS, SinkOptions, sink_options
+from rocketbroker.client.core.client_config import SessionCredentials
 from rocketbroker.common.errors import ConfigError
 
 NAMESRV = {"namesrvAddr": "ns1:9876;ns2:9876"}
 
 
 def test_what_holds_when_nothing_is_said():
-    assert sink_options(NAMESRV) == SinkOptions("ns1:9876;ns2:9876", None, "spark_sink", 3.0, 10, 0, 16 << 20)
+    assert sink_options(NAMESRV) == SinkOptions(
+        ClusterAccess("ns1:9876;ns2:9876"), None, "spark_sink", 3.0, 10, 0, 16 << 20
+    )
 
 
 def test_each_option_in_any_case():
@@ -19,8 +23,14 @@ def test_each_option_in_any_case():
         "retryTimes": "0",
         "maxMessagesPerSecondPerTask": "20",
         "maxinflightbytes": "1m",
+        "accesskey": "user",
+        "secretKey": "secret",
+        "securitytoken": "token",
+        "TLS": "true",
+        "tlscafile": "ca.pem",
     }
-    assert sink_options(given) == SinkOptions("ns:9876", "Orders", "g", 0.5, 0, 20, 1 << 20)
+    access = ClusterAccess("ns:9876", SessionCredentials("user", "secret", "token"), True, "ca.pem")
+    assert sink_options(given) == SinkOptions(access, "Orders", "g", 0.5, 0, 20, 1 << 20)
     assert {name.lower() for name in given} == {name.lower() for name in SINK_OPTIONS}
 
 
@@ -31,7 +41,7 @@ def test_name_and_checkpoint_of_a_stream_are_no_options_of_ours():
 
 @pytest.mark.parametrize("url", ["http://host:8080/rocketmq/nsaddr", " https://host/nsaddr"])
 def test_an_address_server_is_taken_as_the_client_takes_it(url: str):
-    assert sink_options({"namesrvAddr": url}).namesrv_addr == url
+    assert sink_options({"namesrvAddr": url}).access.namesrv_addr == url.strip()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,24 @@
 """Output of `mqanalytics export`, and exit of `replay` when not all was sent; without Spark and without a broker."""
 
+import json
+import re
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from rocketbroker.analytics.columns.decode_report import NotRead
+from rocketbroker.analytics.jobs.exported_files import ExportState
 from rocketbroker.analytics.jobs.replay import Replayed
-from rocketbroker.analytics.jobs.scope import NotRead
 from rocketbroker.app.mqanalytics import transfer
+from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.app.mqanalytics.transfer import ended
 
 
@@ -47,3 +55,24 @@ def test_an_export_prints_its_target_without_credentials(
     assert "SECRET" not in printed
     assert "s3://bucket/x" in printed
     assert "7" in printed
+
+
+def test_joined_files_are_counted(tmp_path: Path) -> None:
+    names = [f"part-{'0' * 32}-{number}-0.parquet" for number in range(3)]
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"broker": ["a"], "physical_offset": [number]}), tmp_path / name)
+    state = ExportState("parquet", [], ["broker", "physical_offset"], names, {"a": 2})
+    (tmp_path / "_export.json").write_bytes(msgspec.json.encode(state))
+    printed = CliRunner().invoke(app, ["compact", str(tmp_path)])
+    assert printed.exit_code == 0, printed.stderr
+    assert re.fullmatch(rf"{tmp_path}: 3 files of [\d,]+ bytes joined to 1 of [\d,]+ bytes\n", printed.stdout)
+    (joined,) = tmp_path.glob("part-*")
+    assert pq.read_table(joined)["physical_offset"].to_pylist() == [0, 1, 2]
+    again = CliRunner().invoke(app, ["compact", str(tmp_path)])
+    assert again.stdout == f"{tmp_path}: no two small files in a folder\n"
+    told = json.loads(CliRunner().invoke(app, ["compact", str(tmp_path), "--json"]).stdout)
+    assert told == {
+        "job": "compact", "to": str(tmp_path), "small": 0, "joined": 0, "bytesBefore": 0, "bytesAfter": 0
+    }  # fmt: skip
+    wrong = CliRunner().invoke(app, ["compact", str(tmp_path), "--file-size", "big"])
+    assert (wrong.exit_code, "--file-size is 'big'" in wrong.stderr) == (2, True)
