@@ -13,7 +13,7 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, RemotingCommand, from_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError, RocketBrokerError
+from rocketbroker.common.errors import BrokerResponseError, RemotingError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.proxy.messaging_pb2 import Code, Resource, Status
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,10 @@ def status_of(error: Exception) -> Status:
             return Status(code=_CODES.get(error.code, Code.INTERNAL_SERVER_ERROR), message=error.remark)
         case RemotingTimeoutError():
             return Status(code=Code.PROXY_TIMEOUT, message=str(error))
-    log.error("a call failed", exc_info=error)
+        case RemotingError():
+            pass  # A broker that is away is no error here, and a client may name one that never was.
+        case _:
+            log.error("a call failed", exc_info=error)
     return Status(code=Code.INTERNAL_SERVER_ERROR, message=f"{type(error).__name__}: {error}")
 
 

@@ -5,14 +5,16 @@ import pytest
 pytest.importorskip("google.protobuf", reason="the extra grpc is not installed")
 
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, RemotingTimeoutError
+from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingTimeoutError
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of, status_of_all
 from rocketbroker.proxy.messaging_pb2 import Code, Status
 
 
 def test_errors_have_a_status(caplog: pytest.LogCaptureFixture):
     assert status_of(RemotingTimeoutError("late")).code == Code.PROXY_TIMEOUT
-    assert caplog.messages == []
+    status = status_of(RemotingConnectError("away"))
+    assert (status.code, status.message) == (Code.INTERNAL_SERVER_ERROR, "RemotingConnectError: away")
+    assert caplog.messages == [], "a broker that is away is no error of the proxy"
 
     status = status_of(ValueError("wrong"))
     assert (status.code, status.message) == (Code.INTERNAL_SERVER_ERROR, "ValueError: wrong")
