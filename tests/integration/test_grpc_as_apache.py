@@ -116,6 +116,7 @@ def words(text: str) -> list[str]:
     return [each.lower() for each in WORDS.findall(PREFIX.sub("", text))[:3]]
 
 
+@pytest.mark.proves("POP and the gRPC port", "replies of the gRPC port are those of Apache's proxy")
 @pytest.mark.parametrize(
     "golden", [each for each in golden_exchanges() if each.name not in OWN_ANSWERS], ids=lambda each: each.name
 )

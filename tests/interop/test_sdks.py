@@ -5,28 +5,32 @@ The scenarios of a language share its driver and its server, and have topics and
 
 import time
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
 from tests.support.grpc_servers import LAUNCHERS, GrpcServer
 from tests.support.java import Java
-from tests.support.java_toolchain import require_java
 from tests.support.our_servers import OurServers
 from tests.support.sdk_process import Event, SdkProcess
 from tests.support.sdk_toolchain import LANGUAGES, SdkError, missing_sdk
 
-pytestmark = pytest.mark.java
+# With each run; the others with the soak.
+ALWAYS = {("ours", language) for language in LANGUAGES if language != "rust"} | {("our-proxy", "python")}
+PAIRS = [
+    pytest.param(*pair, marks=() if pair in ALWAYS else pytest.mark.soak) for pair in product(LAUNCHERS, LANGUAGES)
+]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.parametrize(("server", "sdk"), PAIRS, indirect=True, scope="module"),
+]
 
 INVISIBLE_MS = 10_000  # the shortest time that Apache's proxy takes
 RECONNECT_LIMIT = 200  # seconds: channels of gRPC wait the longer the longer the server was away
 
 
-@pytest.fixture(
-    scope="module",
-    params=["ours", *(pytest.param(name, marks=pytest.mark.soak) for name in LAUNCHERS if name != "ours")],
-)
+@pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
-    require_java()
     java, servers = Java(tmp_path_factory.mktemp(request.param)), OurServers(tmp_path_factory.mktemp("ours"))
     try:
         yield LAUNCHERS[request.param](java, servers)
@@ -36,7 +40,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         servers.close()
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+@pytest.fixture(scope="module")
 def sdk(
     request: pytest.FixtureRequest, server: GrpcServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SdkProcess]:
@@ -56,6 +60,7 @@ def bodies(messages: list[Event]) -> list[str]:
     return [each["body"] for each in messages]
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: a message arrives as it was sent")
 def test_a_message_arrives_as_it_was_sent(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Whole", sdk)
     server.make_topic(topic)
@@ -79,13 +84,15 @@ def test_a_message_arrives_as_it_was_sent(server: GrpcServer, sdk: SdkProcess):
     sdk.do("ack", "whole_reader", id=message["id"])
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: invisible times, acknowledgements, changes")
 def test_messages_come_again_after_their_invisible_time_unless_acknowledged(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Again", sdk)
     server.make_topic(topic)
     server.make_group(group)
     sdk.do("producer", "again", topic=topic)
     sdk.do("simple", "again_reader", group=group, topic=topic, tag="*", await_ms=5000)
-    for body in ("acknowledged", "left", "hastened"):
+    changed = ["hastened"] if sdk.has("change") else []
+    for body in ("acknowledged", "left", *changed):
         sdk.do("send", "again", topic=topic, body=body)
 
     def receive_until(number: int) -> list[Event]:
@@ -93,17 +100,20 @@ def test_messages_come_again_after_their_invisible_time_unless_acknowledged(serv
             sdk.do("receive", "again_reader", max=16, invisible_ms=INVISIBLE_MS)
         return sdk.events("message", name="again_reader")
 
-    first = {each["body"]: each for each in receive_until(3)}
+    number = 2 + len(changed)
+    first = {each["body"]: each for each in receive_until(number)}
     sdk.do("ack", "again_reader", id=first["acknowledged"]["id"])
-    sdk.do("change", "again_reader", id=first["hastened"]["id"], invisible_ms=1000)
-    again = receive_until(5)[3:]
+    for body in changed:
+        sdk.do("change", "again_reader", id=first[body]["id"], invisible_ms=1000)
+    again = receive_until(2 * number - 1)[number:]
 
-    assert bodies(again) == ["hastened", "left"]
-    assert [each["attempt"] for each in again] == [2, 2]
-    hastened, left = (each["at_ms"] - first[each["body"]]["at_ms"] for each in again)
-    assert hastened < INVISIBLE_MS <= left + 50  # printed a moment after the server counts
+    assert bodies(again) == [*changed, "left"]
+    assert {each["attempt"] for each in again} == {2}
+    after = {each["body"]: each["at_ms"] - first[each["body"]]["at_ms"] for each in again}
+    assert after.get("hastened", 0) < INVISIBLE_MS <= after["left"] + 50  # printed a moment after the server counts
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: retries up to the dead letters")
 def test_a_push_consumer_retries_up_to_the_dead_letters(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Push", sdk)
     server.make_topic(topic)
@@ -122,6 +132,7 @@ def test_a_push_consumer_retries_up_to_the_dead_letters(server: GrpcServer, sdk:
     assert dead.body == b"always"
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: message groups in order")
 def test_the_messages_of_a_message_group_keep_their_order(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Fifo", sdk)
     server.make_topic(topic, "FIFO")
@@ -147,16 +158,18 @@ def test_the_messages_of_a_message_group_keep_their_order(server: GrpcServer, sd
         assert red == ["red0", "red1", "red2", "red2", "red3", "red4"]
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: delays and recalls")
 def test_a_delayed_message_comes_at_its_time_unless_it_is_recalled(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Delay", sdk)
     server.make_topic(topic, "DELAY")
     server.make_group(group)
     sdk.do("push", "delay_reader", group=group, topic=topic, tag="*")
     sdk.do("producer", "delay", topic=topic)
-    recalled = sdk.do("send", "delay", topic=topic, body="recalled", delay_ms=3000)
+    if sdk.has("recall"):
+        recalled = sdk.do("send", "delay", topic=topic, body="recalled", delay_ms=3000)
+        assert sdk.do("recall", "delay", topic=topic, handle=recalled["handle"])["id"] == recalled["id"]
     sent = sdk.do("send", "delay", topic=topic, body="delayed", delay_ms=2000)
     sdk.do("send", "delay", topic=topic, body="last", delay_ms=4000)
-    assert sdk.do("recall", "delay", topic=topic, handle=recalled["handle"])["id"] == recalled["id"]
 
     messages = sdk.wait_messages("delay_reader", lambda found: "last" in bodies(found), "the last message")
 
@@ -181,6 +194,7 @@ def test_the_highest_priority_comes_first(server: GrpcServer, sdk: SdkProcess):
     assert [(each["body"], each["priority"]) for each in messages] == [("3", 3), ("2", 2), ("1", 1), ("0", 0)]
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: transactions")
 def test_a_transaction_is_committed_rolled_back_or_asked_for(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Transaction", sdk)
     server.make_topic(topic, "TRANSACTION")
@@ -207,6 +221,7 @@ def test_a_transaction_is_committed_rolled_back_or_asked_for(server: GrpcServer,
     assert set(bodies(messages)) == {"committed", "asked, committed"}
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: filters by tags and SQL92")
 @pytest.mark.parametrize("expression", [{"tag": "A || C"}, {"sql": "number > 2 OR TAGS = 'A'"}], ids=["tag", "sql"])
 def test_a_filter_chooses_messages(server: GrpcServer, sdk: SdkProcess, expression: dict[str, str]):
     kind = next(iter(expression))
@@ -224,25 +239,44 @@ def test_a_filter_chooses_messages(server: GrpcServer, sdk: SdkProcess, expressi
     assert sorted(bodies(messages)) == sorted(wanted)
 
 
+@pytest.mark.proves("POP and the gRPC port", "official SDKs: clients go on after a restart of broker and proxy")
+@pytest.mark.timeout(900)
 def test_clients_go_on_after_a_restart_of_the_server(server: GrpcServer, sdk: SdkProcess):
+    if not sdk.has("reconnect"):
+        pytest.skip(f"the {sdk.language} SDK reads a telemetry stream that has ended for ever, and does nothing else")
     topic, group = named("Restart", sdk)
+    other = f"{group}_simple"
     server.make_topic(topic)
-    server.make_group(group)
+    for each in (group, other):
+        server.make_group(each)
     sdk.do("push", "restart_reader", group=group, topic=topic, tag="*")
+    sdk.do("simple", "restart_simple", group=other, topic=topic, tag="*", await_ms=5000)
     sdk.do("producer", "restart", topic=topic)
-    sdk.do("send", "restart", topic=topic, body="before")
-    sdk.wait_messages("restart_reader", lambda found: bodies(found) == ["before"], "the message before")
 
-    server.restart()
-    deadline = time.monotonic() + RECONNECT_LIMIT
-    while True:
-        try:
-            sdk.do("send", "restart", topic=topic, body="after")
-            break
-        except SdkError:
-            assert time.monotonic() < deadline, "the producer does not connect again"
-            time.sleep(0.5)
+    def until_done(verb: str, name: str, **fields: object) -> None:
+        """Run a command until it succeeds."""
+        deadline = time.monotonic() + RECONNECT_LIMIT
+        while True:
+            try:
+                sdk.do(verb, name, **fields)
+            except SdkError:
+                assert time.monotonic() < deadline, f"{name} does not connect again"
+                time.sleep(0.5)
+            else:
+                return
 
-    if server.name == "apache" and sdk.language in {"python", "go"}:
-        pytest.xfail("Apache insists on settings, which consumers in Python and Go send again only after minutes")
-    sdk.wait_messages("restart_reader", lambda found: "after" in bodies(found), "the message after", RECONNECT_LIMIT)
+    def deliver(body: str) -> None:
+        until_done("send", "restart", topic=topic, body=body)
+        sdk.wait_messages("restart_reader", lambda found: body in bodies(found), body, RECONNECT_LIMIT)
+        deadline = time.monotonic() + RECONNECT_LIMIT
+        while body not in bodies(sdk.events("message", name="restart_simple")):
+            assert time.monotonic() < deadline, f"{body} does not come to the simple consumer"
+            until_done("receive", "restart_simple", max=16, invisible_ms=INVISIBLE_MS)
+
+    deliver("before")
+    for names in server.restarts:
+        server.restart(names)
+        if server.name in {"apache", "cluster"} and "proxy" in names and sdk.language in {"python", "go"}:
+            until_done("send", "restart", topic=topic, body="not received")
+            pytest.xfail("Apache insists on settings, which consumers in Python and Go send again only after minutes")
+        deliver(f"after the {' and the '.join(names)}")

@@ -154,11 +154,13 @@ class Java:
         return self._serve("namesrv", main, port, {"listenPort": port, **properties})
 
     def broker(self, namesrv: str, store: Path | None = None, **properties: str | int) -> JavaServer:
-        """Start Apache's broker on free ports, registered at `namesrv`; ready when this returns.
+        """Start Apache's broker, registered at `namesrv`; ready when this returns.
 
-        `store` is its storePathRootDir (a new folder by default); any broker property goes by its own name.
+        `store` is its storePathRootDir (a new folder by default); any broker property goes by its own name. Without a
+        `listenPort` its ports are free ones.
         """
-        port = free_ports(-2, 1)  # listenPort - 2 is the VIP port, listenPort + 1 the one for HA
+        # listenPort - 2 is the VIP port, listenPort + 1 the one for HA.
+        port = int(properties.pop("listenPort", 0)) or free_ports(-2, 1)
         store = store or self.home / f"store-{port}"
         settings = self._broker_settings(port, namesrv, store, properties)
         server = self._serve("broker", "org.apache.rocketmq.broker.BrokerStartup", port, settings)
@@ -194,9 +196,9 @@ class Java:
         wait_registered(server.address, namesrv)
         return server
 
-    def cluster_proxy(self, namesrv: str) -> JavaServer:
+    def cluster_proxy(self, namesrv: str, grpc_port: int = 0) -> JavaServer:
         """Start Apache's proxy in CLUSTER mode, for the brokers of a name server; its port is that of gRPC."""
-        port = free_ports(PROXY_GRPC, PROXY_REMOTING)
+        port = grpc_port - PROXY_GRPC if grpc_port else free_ports(PROXY_GRPC, PROXY_REMOTING)
         command = [*self._proxy(port, namesrv), "-pm", "cluster"]
         server = JavaServer("proxy", *self._open("proxy", command), port=port + PROXY_GRPC, host=self._host)
         self.started.append(server)

@@ -107,9 +107,9 @@ class OurServers:
         server.store = store
         return server
 
-    def proxy(self, *arguments: str, **settings: str | int) -> OurServer:
-        """Start mqproxy with an rmq-proxy.json and arguments, on a free port; it serves when this returns."""
-        port = free_ports()
+    def proxy(self, *arguments: str, port: int = 0, **settings: str | int) -> OurServer:
+        """Start mqproxy with an rmq-proxy.json and arguments; it serves when this returns. Port 0 takes a free one."""
+        port = port or free_ports()
         conf = self.home / f"proxy-{len(self.started)}.json"
         conf.write_text(json.dumps({"grpcServerPort": port, "localServeAddr": self.host, **settings}))
         command = self.command("app.proxy_startup", "-pc", str(conf), *arguments)

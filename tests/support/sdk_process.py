@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.java_process import BOOT_LIMIT, JavaProcess
-from tests.support.sdk_toolchain import VERSIONS, SdkError, sdk_command
+from tests.support.sdk_toolchain import LACKING, VERSIONS, SdkError, sdk_command
 
 STEP_LIMIT = 60  # seconds, on a machine that may have other work
 
@@ -63,6 +63,10 @@ class SdkProcess:
             sdk.close()
             raise SdkError(f"the {language} SDK is {ready['version']}, wanted is {VERSIONS[language]}")
         return sdk
+
+    def has(self, verb: str) -> bool:
+        """Return true if the SDK has something for a command, or for `reconnect`."""
+        return verb not in LACKING.get(self.language, ())
 
     def events(self, event: str, **fields: object) -> list[Event]:
         """Return the events of a kind whose fields are as given, in order."""

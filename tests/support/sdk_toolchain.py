@@ -1,8 +1,9 @@
 """The official SDKs of the gRPC protocol, each fetched once at a pinned version; tests/interop/sdk has their drivers.
 
 Java comes by Maven, as all of Java does. The packages of Python, Node and Go are pinned with hashes and without
-addresses, in a file of requirements, a package-lock and a go.sum that `bin/_lock` writes. Each SDK is installed into a
-folder of its own in the cache, never into the environment of the tests.
+addresses, in a file of requirements, a package-lock and a go.sum that `bin/_lock` writes. Cargo's lock names its
+registry, so that for Rust only the versions in Cargo.toml are pinned. Each SDK is installed into a folder of its own in
+the cache, never into the environment of the tests.
 """
 
 import shutil
@@ -22,12 +23,15 @@ from tests.support.java_toolchain import (
 )
 
 SOURCES = Path(__file__).resolve().parent.parent / "interop" / "sdk"
-LANGUAGES = ("java", "python", "node", "go")
-VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8", "go": "5.1.4"}
+LANGUAGES = ("java", "python", "node", "go", "rust")
+VERSIONS = {"java": "5.2.0", "python": "5.1.2", "node": "1.0.8", "go": "5.1.4", "rust": "5.0.0"}
+# Commands that an SDK has nothing for, and `reconnect` where it does not.
+LACKING = {"rust": {"change", "recall", "reconnect"}}
 # What npm and go are asked for.
 NODE_SDK = f"rocketmq-client-nodejs@{VERSIONS['node']}"
 GO_SDK = f"github.com/apache/rocketmq-clients/golang/v5@v{VERSIONS['go']}"
 INSTALL_LIMIT = 600  # seconds
+BUILD_LIMIT = 1800
 _LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
 
 
@@ -43,6 +47,8 @@ def missing_sdk(language: str) -> str | None:
         return "needs-node: node or npm not found (Node 18 or later)"
     if language == "go" and not shutil.which("go"):
         return "needs-go: go not found (Go 1.24 or later)"
+    if language == "rust" and not shutil.which("cargo"):
+        return "needs-rust: cargo not found (Rust 1.75 or later)"
     return None
 
 
@@ -59,7 +65,7 @@ def sdk_command(language: str, home: Path) -> list[str]:
         return [str(_python() / "bin" / "python"), "-P", str(SOURCES / "python" / "sdk.py")]
     if language == "node":
         return [str(shutil.which("node")), str(node_sdk() / "sdk.js")]
-    return [str(go_sdk() / "sdk")]
+    return [str((go_sdk() if language == "go" else rust_sdk()) / "sdk")]
 
 
 def _python() -> Path:
@@ -99,7 +105,28 @@ def go_sdk() -> Path:
     return made_once(cache_dir() / f"sdk-go-{digest}", compile_it)
 
 
-def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT, check=False)
+def rust_sdk() -> Path:
+    """Return a folder with our driver, compiled with the Rust SDK."""
+    sources = SOURCES / "rust"
+    version = subprocess.run(["cargo", "version"], capture_output=True, check=True, timeout=INSTALL_LIMIT).stdout
+    files = [Path("Cargo.toml"), Path("src", "main.rs")]
+
+    def compile_it(folder: Path) -> None:
+        # What it depends on is compiled once for all versions of the driver.
+        crate, target = folder / "crate", cache_dir() / "sdk-rust-target"
+        for file in files:
+            (crate / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(sources / file, crate / file)
+        where = ["--manifest-path", str(crate / "Cargo.toml"), "--target-dir", str(target)]
+        _call(["cargo", "build", "--quiet", *where], BUILD_LIMIT)
+        shutil.copy(target / "debug" / "sdk", folder)
+        shutil.rmtree(crate)
+
+    digest = digest_of(version, *((sources / file).read_bytes() for file in files))
+    return made_once(cache_dir() / f"sdk-rust-{digest}", compile_it)
+
+
+def _call(command: list[str], limit: float = INSTALL_LIMIT) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     if done.returncode:
         raise SdkError(f"{' '.join(command[:4])} ... ended with {done.returncode}:\n{done.stderr[-4000:]}")
