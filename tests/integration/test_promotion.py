@@ -18,7 +18,7 @@ from tests.support.our_servers import OurServers, make_topic, wait_serving
 from tests.support.ports import LOOPBACK
 from tests.support.promotion import PromotedPair
 
-RUNS = 100
+RUNS, POP_RUNS = 100, 20
 DELAY_S = 8
 # More than two rounds of the tables of a slave.
 ROUNDS_S = 2.5 * slave_synchronize.INTERVAL_S
@@ -43,6 +43,21 @@ def our_servers(tmp_path: Path) -> Iterator[OurServers]:
 @pytest.mark.parametrize(("restarts", "is_killed"), [(True, False), (False, True)], ids=["slow", "cut"])
 async def test_a_promoted_slave_delivers_what_was_acknowledged(tmp_path: Path, *, restarts: bool, is_killed: bool):
     print(await PromotedPair(tmp_path, 1).run(restarts=restarts, is_killed=is_killed))
+
+
+@pytest.mark.long
+@pytest.mark.proves(
+    "A log that copies another's", "a slave at any lag that is promoted: what was popped returns, acknowledged stays so"
+)
+async def test_what_was_popped_at_the_master_returns_at_a_promoted_slave(tmp_path: Path):
+    print(await PromotedPair(tmp_path, 1).run_pops(is_killed=True))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(2, 2 + POP_RUNS))
+async def test_what_was_popped_at_the_master_returns_at_a_slave_promoted_at_any_lag(tmp_path: Path, seed: int):
+    print(f"seed {seed}:", await PromotedPair(tmp_path, seed).run_pops(is_killed=seed % 2 == 0))
 
 
 @pytest.mark.soak

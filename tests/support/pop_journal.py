@@ -7,7 +7,7 @@ acknowledgement counts only if it was answered before that time.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -65,15 +65,47 @@ class Delivery:
 
 @dataclass(slots=True)
 class Journal:
-    """Notes of one group; ``sent`` says of each number if its send was answered."""
+    """Notes of one group.
+
+    Attributes:
+        sent: says of each number if its send was answered.
+        by_number: deliveries of each number.
+        doubtful: queue and offset of messages that may be stored and acknowledged, without a note of it.
+    """
 
     sent: dict[int, bool] = field(default_factory=dict)
     by_number: dict[int, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
+    doubtful: set[tuple[int, int]] = field(default_factory=set)
 
     def delivered(self, found: Iterable[Delivery]) -> None:
         """Note what a pop delivered."""
         for each in found:
             self.by_number[each.number].append(each)
+
+    def copy(self) -> "Journal":
+        """Return the notes as they are now, for ``fall_back``."""
+        deliveries = {number: [replace(each) for each in those] for number, those in self.by_number.items()}
+        return Journal(dict(self.sent), defaultdict(list, deliveries))
+
+    def fall_back(self, known: "Journal") -> None:
+        """Note that a server goes on that knows what was noted in ``known``, and perhaps some of what came later.
+
+        A send, an acknowledgement or a change since then may be undone, and a message popped since then may come again
+        at any time.
+        """
+        self.sent = {number: known.sent.get(number, False) for number in self.sent}
+        stored = {number for number, is_answered in known.sent.items() if is_answered} | known.by_number.keys()
+        for number, deliveries in list(self.by_number.items()):
+            if number not in stored:
+                places = (each.place for each in deliveries if each.tried_ms is not None)
+                self.doubtful |= {(place.queue_id, place.offset) for place in places}
+                del self.by_number[number]
+                continue
+            before = known.by_number.get(number, [])
+            for each in deliveries[len(before) :]:
+                each.visible_ms, each.acked_ms = 0, None
+            for each, was in zip(deliveries, before, strict=False):
+                each.visible_ms, each.acked_ms = min(each.visible_ms, was.visible_ms), was.acked_ms
 
     def missing(self) -> list[int]:
         """Return the numbers of messages that have to come, for the first time or again."""
@@ -110,12 +142,19 @@ class Journal:
         return [
             f"queue {queue_id}: {problem}"
             for queue_id, deliveries in by_queue.items()
-            for problem in _order_violations(deliveries)
+            for problem in _order_violations(
+                deliveries, {offset for doubtful_id, offset in self.doubtful if doubtful_id == queue_id}
+            )
         ]
 
 
-def _order_violations(deliveries: Sequence[Delivery]) -> Iterator[str]:
+def _order_violations(deliveries: Sequence[Delivery], doubtful: set[int]) -> Iterator[str]:
     """Yield the violations in one queue, whose messages were sent in the order of their numbers."""
+
+    def may_be_acked(offset: int, by_ms: int) -> bool:
+        last = earlier.get(offset)
+        return offset in doubtful or (last is not None and last.tried_ms is not None and last.tried_ms <= by_ms)
+
     numbers = {each.place.offset: each.number for each in deliveries}
     if (in_order := [number for _, number in sorted(numbers.items())]) != sorted(in_order):
         yield f"the messages are stored as {in_order}"
@@ -125,9 +164,10 @@ def _order_violations(deliveries: Sequence[Delivery]) -> Iterator[str]:
     by_pop = sorted(deliveries, key=attrgetter("pop_ms"))
     for pop_ms, those in groupby(by_pop, key=attrgetter("pop_ms")):
         batch = {each.place.offset: each for each in those}
-        while (last := earlier.get(first_open)) is not None and last.tried_ms is not None and last.tried_ms <= pop_ms:
+        while may_be_acked(first_open, pop_ms):
             first_open += 1
         if first_open < max(batch) and first_open not in batch:
+            last = earlier.get(first_open)
             yield f"offset {max(batch)} came at {pop_ms} before {first_open} was acknowledged: {last}"
         earlier |= batch
         first_open = min(first_open, *batch)

@@ -1,4 +1,4 @@
-"""Clients that pop from a broker over TCP while it is killed: they acknowledge late, twice, wrongly, or not at all."""
+"""Clients that pop messages while their server is killed: they acknowledge late, twice, wrongly, or not at all."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from rocketbroker.codec.message.pop_info import decode_extra_info
 from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
@@ -37,7 +37,8 @@ POLL_MS = 300
 MOST_BEHIND = 200
 # An answer that takes longer is lost with the broker.
 ANSWER_S = 5.0
-_PAUSE_S = 0.05
+PAUSE_S = 0.05
+WASTE_S = 0.3
 
 
 def now_ms() -> int:
@@ -45,25 +46,57 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class PopClient(Protocol):
+    """Requests to a server; an answer that was lost says nothing.
+
+    Attributes:
+        counts: takes what happened, by name.
+        senders: how many producers may send at a time, so that numbers are in order in each queue.
+    """
+
+    counts: Counter[str]
+    senders: int
+
+    async def send(self, number: int, sender: int) -> bool:
+        """Send a message of one of the producers; return true if it is stored."""
+
+    async def pop(
+        self, group: str, most: int, invisible_ms: int, poll_ms: int, attempt: str = ""
+    ) -> list[Delivery] | None:
+        """Return what a pop delivered, in order with an attempt; ``None`` if its answer was lost."""
+
+    async def ack(self, group: str, handles: Sequence[str]) -> bool:
+        """Acknowledge messages of one pop by one request; return true if it was answered that they are."""
+
+    async def change(self, group: str, handle: str, invisible_ms: int) -> str | None:
+        """Let a message come again at another time; return its new handle, ``None`` if that is not certain."""
+
+    async def waste(self, group: str, invisible_ms: int) -> None:
+        """Pop so that nobody gets the messages."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+
+
 class PopLoad:
-    """Producers and consumers of one broker, which note what they see.
+    """Producers and consumers of one topic, which note what they see.
 
     Args:
-        address: the broker.
+        client: sends their requests.
         seed: decides what the clients do.
 
     Attributes:
+        client: likewise; it may be replaced while nobody works.
         free: notes of the group that pops without order.
         ordered: notes of the group that pops in order.
         counts: what happened, by name.
     """
 
-    def __init__(self, address: str, seed: int) -> None:
+    def __init__(self, client: PopClient, seed: int) -> None:
         self.chance = random.Random(seed)
         self.free, self.ordered = Journal(), Journal()
-        self.counts: Counter[str] = Counter()
-        self._address = address
-        self._client = RemotingClient()
+        self.client = client
+        self.counts = client.counts
         self._numbers = count()
         self._running = True
         self._late: set[asyncio.Task[None]] = set()
@@ -71,18 +104,23 @@ class PopLoad:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Let all clients work until the context ends, then let them finish."""
+        self._running = True
         async with asyncio.TaskGroup() as tasks:
-            for queue_id in range(QUEUES):
-                tasks.create_task(self._repeat(partial(self._send, queue_id)))
-            for _ in range(3):
-                tasks.create_task(self._repeat(self._consume))
-                tasks.create_task(self._consume_in_order())
-            tasks.create_task(self._repeat(self._stall))
+            for work in self._work():
+                tasks.create_task(work)
             try:
                 yield
             finally:
                 self._running = False
         await asyncio.gather(*self._late)
+
+    def _work(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            *(self._repeat(partial(self._send, sender)) for sender in range(self.client.senders)),
+            *(self._repeat(self._consume) for _ in range(3)),
+            *(self._consume_in_order() for _ in range(3)),
+            self._repeat(self._waste),
+        ]
 
     async def drain(self, limit_s: float) -> None:
         """Consume what is left, until the last message could have come again, or for ``limit_s`` seconds."""
@@ -96,118 +134,58 @@ class PopLoad:
         # What is due returns within a second.
         return max(self.free.last_visible_ms, self.ordered.last_visible_ms) + 1_000
 
-    async def stop(self) -> None:
-        """Close the connection."""
-        await self._client.stop()
-
-    # -- requests
-
-    async def _ask(self, code: RequestCode, header: CommandCustomHeader | None, body: bytes = b"") -> Command | None:
-        """Return the answer to a request, ``None`` if it was lost."""
-        try:
-            return await self._client.invoke(self._address, request(code, header, body), ANSWER_S)
-        except RemotingError:
-            self.counts["lost"] += 1
-            await asyncio.sleep(_PAUSE_S)
-            return None
-
     async def _repeat(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while self._running:
             await action()
 
-    async def _send(self, queue_id: int) -> None:
+    async def _send(self, sender: int) -> None:
         if len(self.ordered.sent) - len(self.ordered.by_number) > MOST_BEHIND:
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
             return
         number = next(self._numbers)
         self.free.sent[number] = self.ordered.sent[number] = False
-        header = SendMessageRequestHeader("PG", TOPIC, "TBW102", QUEUES, queue_id, 0, now_ms(), 0, "")
-        answer = await self._ask(RequestCode.SEND_MESSAGE, header, b"%d" % number)
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
+        if await self.client.send(number, sender):
             self.free.sent[number] = self.ordered.sent[number] = True
             self.counts["sent"] += 1
         await asyncio.sleep(self.chance.uniform(0.005, 0.02))
 
-    def _pop_header(self, group: str, poll_ms: int, **fields: Any) -> PopMessageRequestHeader:
-        invisible_ms, most = self.chance.choice(INVISIBLE_MS), self.chance.choice([1, 4, 32])
-        return PopMessageRequestHeader(group, TOPIC, -1, most, invisible_ms, poll_ms, now_ms(), 0, **fields)
-
-    async def _pop(self, journal: Journal, header: PopMessageRequestHeader) -> list[Delivery] | None:
+    async def _pop(self, group: str, journal: Journal, attempt: str = "") -> list[Delivery] | None:
         """Return what a pop delivered, ``None`` if its answer was lost."""
-        answer = await self._ask(RequestCode.POP_MESSAGE, header)
-        if answer is None:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            self.counts[ResponseCode(answer.code).name] += 1
-            return []
-        answer.header = from_ext_fields(answer.header, PopMessageResponseHeader)
-        found = []
-        for each in handed(answer, header):
-            info = each.info
-            place = Place(info.retry, info.queue_id, info.queue_offset)
-            ends_ms = info.pop_time + info.invisible_time
-            found.append(Delivery(int(each.body), place, info.pop_time, ends_ms, each.handle))
-            self.counts["again" if each.message.reconsume_times else "first"] += 1
-        journal.delivered(found)
+        most, invisible_ms = self.chance.choice([1, 4, 32]), self.chance.choice(INVISIBLE_MS)
+        found = await self.client.pop(group, most, invisible_ms, POLL_MS, attempt)
+        self._note(journal, found or ())
         return found
 
-    async def _ack(self, group: str, delivery: Delivery, handle: str | None = None) -> None:
-        """Acknowledge a message; with another ``handle`` it counts for nothing."""
-        if handle is None:
-            delivery.acknowledging(now_ms())
-        info = decode_extra_info(handle or delivery.handle)
-        where = stored_in(group, info, TOPIC), info.queue_id
-        header = AckMessageRequestHeader(group, *where, handle or delivery.handle, info.queue_offset)
-        answer = await self._ask(RequestCode.ACK_MESSAGE, header)
-        if answer is not None and answer.code == ResponseCode.SUCCESS and handle is None:
-            delivery.acknowledged(now_ms())
+    def _note(self, journal: Journal, found: Sequence[Delivery]) -> None:
+        for each in found:
+            self.counts["again" if each.number in journal.by_number else "first"] += 1
+        journal.delivered(found)
 
-    async def _ack_batch(self, group: str, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge messages of one pop by one request."""
-        acks: dict[tuple[str, int], BatchAck] = {}
+    async def _ack(self, group: str, deliveries: Sequence[Delivery]) -> None:
         for each in deliveries:
             each.acknowledging(now_ms())
-            info = decode_extra_info(each.handle)
-            ack = acks.get((info.retry, info.queue_id))
-            if ack is None:
-                start, where = info.ck_queue_offset, (info.queue_id, info.revive_qid)
-                times = info.pop_time, info.invisible_time
-                ack = BatchAck(group, TOPIC, info.retry, start, *where, *times, b"")
-                acks[info.retry, info.queue_id] = ack
-            bits = int.from_bytes(ack.bit_set, "little") | 1 << info.queue_offset - ack.start_offset
-            ack.bit_set = bits.to_bytes(-(-bits.bit_length() // 8), "little")
-        body = BatchAckMessageRequestBody("broker-a", list(acks.values())).encode()
-        answer = await self._ask(RequestCode.BATCH_ACK_MESSAGE, None, body)
-        if answer is not None and answer.code == ResponseCode.SUCCESS:
+        if await self.client.ack(group, [each.handle for each in deliveries]):
             for each in deliveries:
                 each.acknowledged(now_ms())
 
     async def _change(self, group: str, delivery: Delivery, invisible_ms: int) -> bool:
         """Let a message come again at another time; return false if that is not certain."""
-        info, before_ms = decode_extra_info(delivery.handle), delivery.visible_ms
+        before_ms = delivery.visible_ms
         delivery.changing(now_ms() + invisible_ms)
-        where = stored_in(group, info, TOPIC), info.queue_id
-        header = ChangeInvisibleTimeRequestHeader(group, *where, delivery.handle, info.queue_offset, invisible_ms)
-        answer = await self._ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
-        if answer is None or answer.code != ResponseCode.SUCCESS:
+        handle = await self.client.change(group, delivery.handle, invisible_ms)
+        if handle is None:
             return False
-        fields = from_ext_fields(answer.header, ChangeInvisibleTimeResponseHeader)
-        new = info._replace(
-            ck_queue_offset=info.ck_queue_offset if info.is_order else info.queue_offset,
-            pop_time=fields.pop_time,
-            invisible_time=fields.invisible_time,
-        )
-        delivery.handle = new.encode()
-        delivery.changed(before_ms, fields.pop_time + fields.invisible_time, now_ms())
+        info, delivery.handle = decode_extra_info(handle), handle
+        delivery.changed(before_ms, info.pop_time + info.invisible_time, now_ms())
         return True
 
     # -- consumers
 
     async def _consume(self) -> None:
         """Pop, and treat the messages as consumers do and as they should not."""
-        found = await self._pop(self.free, self._pop_header(GROUP, POLL_MS))
+        found = await self._pop(GROUP, self.free)
         if found and self.chance.random() < 0.3:
-            await self._ack_batch(GROUP, found)
+            await self._ack(GROUP, found)
             self.counts["acked in a batch"] += len(found)
             return
         for each in found or ():
@@ -220,62 +198,158 @@ class PopLoad:
         self.counts[f"{group} {kind}"] += 1
         match kind:
             case "acked":
-                await self._ack(group, delivery)
+                await self._ack(group, [delivery])
             case "acked twice":
-                await self._ack(group, delivery)
-                await self._ack(group, delivery)
+                await self._ack(group, [delivery])
+                await self._ack(group, [delivery])
             case "acked late":
                 self._late.add(asyncio.create_task(self._ack_late(group, delivery)))
             case "foreign":
                 other = decode_extra_info(delivery.handle)._replace(broker_name="broker-b").encode()
-                await self._ack(group, delivery, other)
+                await self.client.ack(group, [other])
             case "changed":
                 await self._change_and_ack(group, delivery)
 
     async def _ack_late(self, group: str, delivery: Delivery) -> None:
         await asyncio.sleep(max(delivery.visible_ms - now_ms() + self.chance.randrange(-20, 200), 0) / 1000)
-        await self._ack(group, delivery)
+        await self._ack(group, [delivery])
 
     async def _change_and_ack(self, group: str, delivery: Delivery) -> None:
-        old = decode_extra_info(delivery.handle)
+        old = delivery.handle
         if not await self._change(group, delivery, self.chance.choice([0, 300, 900])):
             return
-        if not old.is_order:
-            await self._ack(group, delivery, old.encode())
+        if not decode_extra_info(old).is_order:
+            await self.client.ack(group, [old])
         if self.chance.random() < 0.5:
-            await self._ack(group, delivery)
+            await self._ack(group, [delivery])
 
     async def _consume_in_order(self) -> None:
         """Pop in order; ask again with the same attempt id while the answer is lost."""
         attempt = ""
         while self._running:
             attempt = attempt or f"{self.chance.random()}"
-            found = await self._pop(self.ordered, self._pop_header(ORDERED, POLL_MS, order=True, attempt_id=attempt))
+            found = await self._pop(ORDERED, self.ordered, attempt)
             if found is None:
                 continue
             attempt = ""
             for each in found:
                 await self._treat(ORDERED, each)
 
-    async def _stall(self) -> None:
-        """Pop over a connection that reads nothing: nobody gets these messages."""
+    async def _waste(self) -> None:
+        await self.client.waste(GROUP, self.chance.choice(INVISIBLE_MS))
+        self.counts["wasted"] += 1
+
+    async def _take_rest(self, group: str, journal: Journal) -> None:
+        attempt = f"{self.chance.random()}" if group == ORDERED else ""
+        found = await self.client.pop(group, 32, self.chance.choice(INVISIBLE_MS), 50, attempt)
+        if found:
+            self._note(journal, found)
+            await self._ack(group, found)
+
+
+class RemotingPops:
+    """Requests to a broker, over TCP.
+
+    Args:
+        address: the broker.
+    """
+
+    senders = QUEUES
+
+    def __init__(self, address: str) -> None:
+        self.counts = Counter[str]()
+        self._address = address
+        self._client = RemotingClient()
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        await self._client.stop()
+
+    async def _ask(self, code: RequestCode, header: CommandCustomHeader | None, body: bytes = b"") -> Command | None:
+        """Return the answer to a request, ``None`` if it was lost."""
+        try:
+            return await self._client.invoke(self._address, request(code, header, body), ANSWER_S)
+        except RemotingError:
+            self.counts["lost"] += 1
+            await asyncio.sleep(PAUSE_S)
+            return None
+
+    async def send(self, number: int, sender: int) -> bool:
+        """Send a message to the queue of a producer."""
+        header = SendMessageRequestHeader("PG", TOPIC, "TBW102", QUEUES, sender, 0, now_ms(), 0, "")
+        return _succeeded(await self._ask(RequestCode.SEND_MESSAGE, header, b"%d" % number))
+
+    async def pop(
+        self, group: str, most: int, invisible_ms: int, poll_ms: int, attempt: str = ""
+    ) -> list[Delivery] | None:
+        """Pop from all queues."""
+        times, is_order = (invisible_ms, poll_ms, now_ms()), bool(attempt)
+        header = PopMessageRequestHeader(group, TOPIC, -1, most, *times, 0, order=is_order, attempt_id=attempt or None)
+        answer = await self._ask(RequestCode.POP_MESSAGE, header)
+        if answer is None:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            self.counts[ResponseCode(answer.code).name] += 1
+            return []
+        answer.header = from_ext_fields(answer.header, PopMessageResponseHeader)
+        return [delivery_of(int(each.body), each.handle) for each in handed(answer, header)]
+
+    async def ack(self, group: str, handles: Sequence[str]) -> bool:
+        """Acknowledge one message, or several."""
+        if len(handles) == 1:
+            info = decode_extra_info(handles[0])
+            where = stored_in(group, info, TOPIC), info.queue_id
+            header = AckMessageRequestHeader(group, *where, handles[0], info.queue_offset)
+            return _succeeded(await self._ask(RequestCode.ACK_MESSAGE, header))
+        acks: dict[tuple[str, int], BatchAck] = {}
+        for info in map(decode_extra_info, handles):
+            ack = acks.get((info.retry, info.queue_id))
+            if ack is None:
+                start, queue = info.ck_queue_offset, (info.queue_id, info.revive_qid)
+                times = info.pop_time, info.invisible_time
+                ack = acks[info.retry, info.queue_id] = BatchAck(group, TOPIC, info.retry, start, *queue, *times, b"")
+            bits = int.from_bytes(ack.bit_set, "little") | 1 << info.queue_offset - ack.start_offset
+            ack.bit_set = bits.to_bytes(-(-bits.bit_length() // 8), "little")
+        body = BatchAckMessageRequestBody("broker-a", list(acks.values())).encode()
+        return _succeeded(await self._ask(RequestCode.BATCH_ACK_MESSAGE, None, body))
+
+    async def change(self, group: str, handle: str, invisible_ms: int) -> str | None:
+        """Change the time of a message."""
+        info = decode_extra_info(handle)
+        where = stored_in(group, info, TOPIC), info.queue_id
+        header = ChangeInvisibleTimeRequestHeader(group, *where, handle, info.queue_offset, invisible_ms)
+        answer = await self._ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return None
+        fields = from_ext_fields(answer.header, ChangeInvisibleTimeResponseHeader)
+        return info._replace(
+            ck_queue_offset=info.ck_queue_offset if info.is_order else info.queue_offset,
+            pop_time=fields.pop_time,
+            invisible_time=fields.invisible_time,
+        ).encode()
+
+    async def waste(self, group: str, invisible_ms: int) -> None:
+        """Pop over a connection that reads nothing."""
         host, _, port = self._address.rpartition(":")
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(host, int(port), limit=1)
             fields = {
-                "consumerGroup": GROUP, "topic": TOPIC, "queueId": -1, "maxMsgNums": 8, "pollTime": POLL_MS,
-                "invisibleTime": self.chance.choice(INVISIBLE_MS), "bornTime": now_ms(), "initMode": 0,
+                "consumerGroup": group, "topic": TOPIC, "queueId": -1, "maxMsgNums": 8, "pollTime": POLL_MS,
+                "invisibleTime": invisible_ms, "bornTime": now_ms(), "initMode": 0,
             }  # fmt: skip
             for opaque in range(3):
                 writer.write(raw_frame(raw_header(int(RequestCode.POP_MESSAGE), fields, opaque)))
-            self.counts["stalled"] += 1
-            await asyncio.sleep(self.chance.uniform(0.2, 0.5))
+            await asyncio.sleep(WASTE_S)
             writer.close()
             await writer.wait_closed()
 
-    async def _take_rest(self, group: str, journal: Journal) -> None:
-        is_order = group == ORDERED
-        header = self._pop_header(group, 50, order=is_order, attempt_id=f"{self.chance.random()}")
-        header.max_msg_nums = 32
-        if found := await self._pop(journal, header):
-            await self._ack_batch(group, found)
+
+def delivery_of(number: int, handle: str) -> Delivery:
+    """Return the delivery of a message by its handle."""
+    info = decode_extra_info(handle)
+    place = Place(info.retry, info.queue_id, info.queue_offset)
+    return Delivery(number, place, info.pop_time, info.pop_time + info.invisible_time, handle)
+
+
+def _succeeded(answer: Command | None) -> bool:
+    return answer is not None and answer.code == ResponseCode.SUCCESS

@@ -15,16 +15,19 @@ from typing import Final
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.message import Message, SendStatus
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.transport.remoting_client import RemotingClient
+from tests.support.pop_load import GROUP, ORDERED, TOPIC, PopLoad, RemotingPops
 from tests.support.ports import LOOPBACK
 from tests.support.running import running, stopping
 from tests.support.stores import crash_copy, message, read_queue
@@ -112,6 +115,7 @@ class PromotedPair:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
+        self._seed = seed
         self.random = random.Random(seed)
         self._flush = self.random.choice(["ASYNC_FLUSH", "SYNC_FLUSH"])
         self._link = Link()
@@ -144,20 +148,8 @@ class PromotedPair:
             is_killed: the slave is killed; else it is stopped as documented.
         """
         async with AsyncExitStack() as stack:
-            enter = stack.enter_async_context
-            await enter(running(self._namesrv))
-            await enter(running(self._link))
-            await enter(stopping(self._client))
             roles = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "3000"}
-            master_stack = await enter(AsyncExitStack())
-            master = await master_stack.enter_async_context(self.broker("master", **roles))
-            self._link.target = master._settings.store.ha_listen_port
-            slave_stack = await enter(AsyncExitStack())
-            slave = await slave_stack.enter_async_context(self.slave())
-            for topic in (CONSUMED, KEPT, FILLING):
-                master.topic_configs.update(TopicConfig(topic, QUEUES, QUEUES))
-            await asyncio.gather(*master.outer_api.register_all())
-            await until(lambda: KEPT in slave.topic_configs.topics)
+            master, slave = await self._start(stack, CONSUMED, KEPT, FILLING, **roles)
             if self.random.random() < 0.5:
                 # Progress that the slave has taken over already.
                 await self._send()
@@ -165,14 +157,14 @@ class PromotedPair:
                 await asyncio.sleep(_ROUNDS_S)
             await self._send()
             if restarts:
-                await slave_stack.aclose()
+                await self._slaves.aclose()
             else:
                 self._link.allow(self.random.randrange(3_000))
             await self._work(master)
             if restarts:
                 # Enough to compare the logs, and a part of what the slave lacks.
                 self._link.allow(8_000 + self.random.randrange(12_000))
-                slave = await slave_stack.enter_async_context(self.slave())
+                slave = await self._slaves.enter_async_context(self.slave())
                 await until(lambda: not slave.replication.client.other_log)
             await asyncio.sleep(_ROUNDS_S)
             for _ in range(self.random.randrange(3)):
@@ -181,14 +173,7 @@ class PromotedPair:
                 await asyncio.sleep(_ROUNDS_S)
             lag = master.store.commit_log.max_offset - slave.store.commit_log.max_offset
             levels = slave.schedule.offset_table.get(1, 0), master.schedule.offset_table.get(1, 0)
-            self._link.allow(0)
-            if is_killed:
-                crash_copy(self._folder / "slave", self._folder / "promoted")
-            await slave_stack.aclose()
-            await self._link.stop()
-            await master_stack.aclose()
-            if not is_killed:
-                (self._folder / "slave").rename(self._folder / "promoted")
+            await self._lose_master(is_killed=is_killed)
             async with self.broker("promoted", brokerRole="ASYNC_MASTER") as promoted:
                 for number in range(QUEUES):
                     body = b"new %d" % number
@@ -200,6 +185,69 @@ class PromotedPair:
             f"{len(self.acknowledged)} acknowledged, none lost; the slave lagged by {lag} bytes, and knew of "
             f"{levels[0]} of {levels[1]} deliveries"
         )
+
+    async def _start(
+        self, stack: AsyncExitStack, *topics: str, **roles: str
+    ) -> tuple[BrokerController, BrokerController]:
+        """Start the name server, the link and the pair; return master and slave, which knows the topics."""
+        enter = stack.enter_async_context
+        await enter(running(self._namesrv))
+        await enter(running(self._link))
+        await enter(stopping(self._client))
+        self._masters, self._slaves = await enter(AsyncExitStack()), await enter(AsyncExitStack())
+        master = await self._masters.enter_async_context(self.broker("master", **roles))
+        self._link.target = master._settings.store.ha_listen_port
+        slave = await self._slaves.enter_async_context(self.slave())
+        for topic in topics:
+            master.topic_configs.update(TopicConfig(topic, QUEUES, QUEUES))
+        await asyncio.gather(*master.outer_api.register_all())
+        await until(lambda: slave.topic_configs.topics.keys() >= {*topics})
+        return master, slave
+
+    async def _lose_master(self, *, is_killed: bool) -> None:
+        """Cut the link and end both brokers; the store of the slave is then that of the promoted one."""
+        self._link.allow(0)
+        if is_killed:
+            crash_copy(self._folder / "slave", self._folder / "promoted")
+        await self._slaves.aclose()
+        await self._link.stop()
+        await self._masters.aclose()
+        if not is_killed:
+            (self._folder / "slave").rename(self._folder / "promoted")
+
+    async def run_pops(self, *, is_killed: bool) -> str:
+        """Pop at the master, promote the slave, pop on there and judge what consumers saw; return a line about it.
+
+        The slave has all of a first part of the load, and some bytes of a second one, which may be as if they had not
+        been.
+        """
+        async with AsyncExitStack() as stack:
+            master, slave = await self._start(stack, TOPIC, brokerRole="ASYNC_MASTER")
+            load = PopLoad(RemotingPops(master.address), self._seed)
+            stack.push_async_callback(load.client.stop)
+            admin = await stack.enter_async_context(AdminClient(self._namesrv.address))
+            await admin.set_message_request_mode(master.address, TOPIC, GROUP, MessageRequestMode.POP, 3)
+            await _work(load)
+
+            await until(lambda: _tables(master) == _tables(slave))
+            known = load.free.copy(), load.ordered.copy()
+            self._link.allow(self.random.randrange(20_000))
+            await _work(load)
+            lag = master.store.commit_log.max_offset - slave.store.commit_log.max_offset
+            await self._lose_master(is_killed=is_killed)
+            load.free.fall_back(known[0])
+            load.ordered.fall_back(known[1])
+            async with self.broker("promoted", brokerRole="ASYNC_MASTER") as promoted:
+                load.client = RemotingPops(promoted.address)
+                stack.push_async_callback(load.client.stop)
+                await _work(load)
+                await load.drain(30)
+                modes = await admin.get_all_message_request_mode(promoted.address)
+            problems = load.free.violations() + load.ordered.violations() + load.ordered.violations_of_order()
+            assert not problems, "\n".join(problems[:5])
+            mode = modes.message_request_mode_map[TOPIC][GROUP]
+            assert (mode.mode, mode.pop_share_queue_num) == (MessageRequestMode.POP, 3)
+        return f"{len(load.free.sent)} messages, the slave lagged by {lag} bytes; {dict(load.counts)}"
 
     async def _send(self) -> None:
         """Send messages of each kind, which are acknowledged once the slave has them."""
@@ -275,6 +323,19 @@ class PromotedPair:
         with suppress(TimeoutError):
             await until(lambda: not lost(), 20)
         assert not lost(), f"{len(lost())} of {len(self.acknowledged)} are lost: {sorted(lost())}"
+
+
+def _tables(broker: BrokerController) -> object:
+    """Return what a slave has to have in common with its master."""
+    names = broker.topic_configs.topics.keys(), broker.subscription_groups.groups.keys()
+    return broker.store.commit_log.max_offset, *names, broker._request_modes.table
+
+
+async def _work(load: PopLoad) -> None:
+    """Let clients work until there was enough of everything."""
+    enough = {name: load.counts[name] + 10 for name in ("again", *(f"{group} acked" for group in (GROUP, ORDERED)))}
+    async with load.running():
+        await until(lambda: all(load.counts[name] >= number for name, number in enough.items()))
 
 
 def bodies(broker: BrokerController, topic: str) -> set[bytes]:
