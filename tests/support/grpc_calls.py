@@ -21,7 +21,7 @@ def metadata_of(client_id: str) -> tuple[tuple[str, str], ...]:
 METADATA = metadata_of("client-1")
 
 
-def method(channel: grpc.Channel, name: str) -> Callable[..., Any]:
+def method(channel: grpc.Channel | grpc.aio.Channel, name: str) -> Callable[..., Any]:
     """Return a method of the service in values; streams are iterated."""
     described = _METHODS[name]
     request, reply = (getattr(messaging_pb2, kind.name) for kind in (described.input_type, described.output_type))
