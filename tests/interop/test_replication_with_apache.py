@@ -12,6 +12,7 @@ from rocketbroker.codec.storefile.config_tables import decode_table
 from tests.support.java import Java
 from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, sent
 from tests.support.our_servers import OurServer, OurServers, make_topic, wait_serving
+from tests.support.pop_moves import ENDS, check_rest, committed, pop_some
 from tests.support.replicated_logs import same_logs
 from tests.support.waiting import wait_until
 
@@ -22,6 +23,8 @@ SLAVE: dict[str, str | int] = {**SIZES, "brokerRole": "SLAVE", "brokerId": 1}
 MASTER: dict[str, str | int] = {
     **SIZES, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 60_000, "brokerIP2": "127.0.0.1",
 }  # fmt: skip
+# Longer than a promotion takes: what is due while Apache's broker starts may be lost.
+IN_FLIGHT_MS = 60_000
 
 
 def send(java: Java, namesrv: str, plan: str, first: int) -> list[Sent]:
@@ -81,6 +84,25 @@ def test_our_slave_follows_apaches_master(java: Java, our_servers: OurServers):
     assert "replicationProblem" not in asyncio.run(runtime(namesrv.address, again.address))
     asyncio.run(commit(namesrv.address, 7))
     wait_until(lambda: followed(again) == 7, "the slave has the progress of a group at the master")
+
+
+@pytest.mark.proves("A log that copies another's", "pairs with Apache's broker")
+@pytest.mark.parametrize("master_of", ["ours", "apache"])
+def test_messages_in_flight_return_at_the_promoted_slave_of_the_other_kind(
+    java: Java, our_servers: OurServers, master_of: str
+):
+    namesrv = our_servers.namesrv().address
+    kinds = [our_servers.broker, java.broker] if master_of == "ours" else [java.broker, our_servers.broker]
+    master = kinds[0](namesrv, None, **MASTER)
+    slave = kinds[1](namesrv, None, **SLAVE)
+    pop_some(master.address, IN_FLIGHT_MS)
+    wait_until(lambda: committed(slave.store) == ENDS, "the slave has the offsets of the group")
+    wait_until(lambda: same_logs(master.store, slave.store), "the slave has the master's log")
+    master.kill()
+    slave.kill()
+
+    promoted = kinds[1](namesrv, slave.store, **SIZES)
+    check_rest(promoted.address, IN_FLIGHT_MS, has_batch=False)
 
 
 async def commit(namesrv: str, offset: int) -> None:

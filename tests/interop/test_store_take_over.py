@@ -1,19 +1,15 @@
 """Apache's broker serves a store that ours wrote, and ours one that Apache's wrote."""
 
-import json
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketbroker.codec.message.pop_info import decode_extra_info, real_topic
-from rocketbroker.codec.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from tests.support.java import Java
 from tests.support.java_lines import Sent, check_content, check_contiguous, check_places, got, rows, sent
 from tests.support.java_process import JavaServer
 from tests.support.our_servers import OurServers, make_topic
-from tests.support.pop_script import GROUP, PopScript, fields_of, handle_in, handle_of, messages_of
+from tests.support.pop_moves import ENDS, check_rest, committed, pop_some
 from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -131,30 +127,7 @@ def test_a_pending_reset_moves_with_the_store(java: Java, our_servers: OurServer
     assert our_servers.errors() == []
 
 
-def returned(script: PopScript, topic: str, number: int, limit_s: float) -> dict[int, int]:
-    """Pop until so many messages have come or the time is over; return deliveries before by number, and acknowledge."""
-    times: dict[int, int] = {}
-    deadline = time.monotonic() + limit_s
-    while len(times) < number and time.monotonic() < deadline:
-        answer = script.pop("", topic, pollTime=500).answer()
-        if answer.code:
-            continue
-        for message in messages_of(answer):
-            assert message.flag not in times, "once"
-            times[message.flag] = message.reconsume_times
-            handle = handle_in(answer, message)
-            name = real_topic(topic, GROUP, decode_extra_info(handle).retry)
-            assert script.acknowledge("", name, message.queue_offset, handle).answer().code == 0
-    return times
-
-
-def committed(store: Path, topics: Iterable[str]) -> dict[str, int]:
-    """Return the group's offsets that are on disk, of queue 0 of topics."""
-    path = store / "config" / "consumerOffset.json"
-    table = ConsumerOffsetSerializeWrapper.decode(path.read_bytes()).offset_table if path.exists() else {}
-    return {topic: table.get(f"{topic}@{GROUP}", {}).get(0, -1) for topic in topics}
-
-
+@pytest.mark.proves("POP and the gRPC port", "messages in flight move with a store to and from Apache's broker")
 @pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
 @pytest.mark.parametrize(
     ("writer", "invisible_ms"),
@@ -172,39 +145,13 @@ def test_popped_messages_move_with_the_store(
     namesrv = our_servers.namesrv().address
     starts = [our_servers.broker, java.broker] if writer == "ours" else [java.broker, our_servers.broker]
     first = starts[0](namesrv, tmp_path / "store", **SIZES)
-    script = PopScript(first.address)
-    script.make("PopMoves", 12)
-    script.make("PopMovesOrder", 3)
-    mode = {"topic": "PopMoves", "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 2}
-    assert script.ask("", 401, body=json.dumps(mode).encode()).answer().code == 0
-    popped = script.pop("", "PopMoves", maxMsgNums=10, invisibleTime=invisible_ms).answer()
-    for offset in (0, 3):
-        assert script.acknowledge("", "PopMoves", offset, handle_of(popped, offset)).answer().code == 0
-    assert script.acknowledge_bits("", "PopMoves", popped, 0b1010_0000).answer().code == 0
-    assert script.change("", "PopMoves", 8, handle_of(popped, 8), 2 * invisible_ms).answer().code == 0
-    order = {"order": "true", "maxMsgNums": 2, "invisibleTime": invisible_ms}
-    ordered = script.pop("", "PopMovesOrder", attemptId="one", **order).answer()
-    assert script.acknowledge("", "PopMovesOrder", 0, handle_of(ordered, 0, True)).answer().code == 0
-    script.close()
+    pop_some(first.address, invisible_ms)
     if ending == "stop":
         first.stop()
     else:
-        ends = {"PopMoves": 10, "PopMovesOrder": 1}
-        first.wait_until(lambda: committed(tmp_path / "store", ends) == ends, 60, "write the offsets")
+        first.wait_until(lambda: committed(tmp_path / "store") == ENDS, 60, "write the offsets")
         first.kill()
 
     second = starts[1](namesrv, tmp_path / "store", **SIZES)
-    script = PopScript(second.address)
-    modes = json.loads(bytes(script.ask("", 402).answer().body))
-    assert modes["messageRequestModeMap"]["PopMoves"][GROUP].items() >= mode.items()
-    times = returned(script, "PopMoves", 8, 120)
-    assert times == {1: 1, 2: 1, 4: 1, 6: 1, 8: 1, 9: 1, 10: 0, 11: 0}
-    # Message 8 was due last. Only the time tells that nothing more returns.
-    assert list(times)[-1] == 8
-    assert returned(script, "PopMoves", 1, 3) == {}
-    again = script.pop("", "PopMovesOrder", attemptId="two", pollTime=20_000, **order).answer()
-    assert fields_of(again)["msgOffsetInfo"] == "0 0 1,2"
-    # A kill may lose the last batch, and so what it counts, but no acknowledgement.
-    assert ending == "kill" or fields_of(again)["orderCountInfo"] == "0 qo0%1 1;0 0 0"
-    script.close()
+    check_rest(second.address, invisible_ms, has_batch=ending == "stop")
     assert our_servers.errors() == []
