@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, product
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,18 @@ from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.store.message_store import MessageStore
 from tests.support.fakes import FakeClock
 from tests.support.pop_broker import QUEUE_NUMS, TOPIC, Handed, PopBroker
-from tests.support.pop_history import Came, Fate, History, OrderState, Return, any_pop, fits, order_fits, popped
+from tests.support.pop_history import (
+    Came,
+    Fate,
+    History,
+    OrderState,
+    Return,
+    after_power_loss,
+    any_pop,
+    fits,
+    order_fits,
+    popped,
+)
 from tests.support.processor_calls import family
 from tests.support.recorded_script import OnDisk, Operation, RecordedScript
 from tests.support.recording_file_system import Loss
@@ -383,17 +394,7 @@ class PopCrashScript(RecordedScript[Promised]):
             for each, history in promised.queues.items()
         }
         if lost:
-            queues = {
-                each: list(
-                    dict.fromkeys(
-                        a.with_acks_of(b, of_batch=of_batch)
-                        for a, b in product(states, repeat=2)
-                        for of_batch in (False, True)
-                    )
-                )
-                + states
-                for each, states in queues.items()
-            }
+            queues = {each: after_power_loss(states) for each, states in queues.items()}
         first = self._made(root, clock)
         await first.start()
         clock.advance(chance.choice([0, 6, 200]))

@@ -170,24 +170,30 @@ class OrderState(NamedTuple):
         """Return the state after the offset of the group was set."""
         return self._replace(begin=offset, acknowledged=frozenset(), batch=(), pop_time=0)
 
-    def with_acks_of(self, later: "OrderState", *, of_batch: bool = False) -> "OrderState":
-        """Return the state if acknowledgements of a later one are on disk, which are in a file beside the log.
-
-        Args:
-            later: the later state.
-            of_batch: only those of its last batch are.
-        """
-        if later.begin != self.begin:
-            return self
-        batch = dict(later.batch)
-        acknowledged = {
-            offset for offset in later.acknowledged if offset < self.stored and (not of_batch or offset in batch)
-        }
-        return self._replace(acknowledged=self.acknowledged | acknowledged, batch=())
-
     def to_come(self) -> list[int]:
         """Return the offsets that are not acknowledged, in order."""
         return [offset for offset in range(self.begin, self.stored) if offset not in self.acknowledged]
+
+
+def after_power_loss(states: list[OrderState]) -> list[OrderState]:
+    """Return the states that a power loss may leave, if it may leave these by what the log has.
+
+    Acknowledgements of a later state, or those of its last batch alone, may be on disk besides, in a file beside the
+    log. What the file says of the batch itself is not known then, so that few of the results differ.
+    """
+    bare = {state._replace(batch=(), pop_time=0) for state in states}
+    written = {
+        (state.begin, acknowledged)
+        for state in states
+        for acknowledged in (state.acknowledged, state.acknowledged.intersection(dict(state.batch)))
+    }
+    found = dict.fromkeys(states)
+    for state in bare:
+        for begin, acknowledged in written:
+            if begin == state.begin:
+                stored = {offset for offset in acknowledged if offset < state.stored}
+                found[state._replace(acknowledged=state.acknowledged | stored)] = None
+    return list(found)
 
 
 def order_fits(state: OrderState, came: list[tuple[int, int]]) -> bool:
