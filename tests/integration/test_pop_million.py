@@ -37,15 +37,15 @@ IN_A_SEND = 1_000
 # 125,000 check points, which popCkMaxBufferSize allows by default.
 IN_A_POP = 8
 POPS = MESSAGES // IN_A_POP
-# Longer than it takes to pop all.
-INVISIBLE_MS = 150_000
-RETURN_LIMIT_S = 500
+# Of these the time is measured, with their acknowledgements, so that the invisible time is longer than it takes to pop
+# all.
+MEASURED_POPS = 2_000
 CONCURRENT = 32
 ACKNOWLEDGED_POPS = 500
 # The docs give 550 bytes for a check point; the rest is for buffers and indexes.
 MOST_BYTES = POPS * 650 + (96 << 20)
-# CPU time of one turn of the loop.
-MOST_HELD_S = 0.05
+# CPU time of one turn of the loop, in times that a client takes to encode a batch of a send: 50 ms where this is 1 ms.
+MOST_HELD = 50
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +80,29 @@ class LoopWatch:
             await asyncio.sleep(0)
             now = time.thread_time()
             self.longest_s, last = max(self.longest_s, now - last), now
+
+
+def batch() -> bytes:
+    """Return the body of a send."""
+    return encode_batch([(0, b"%d" % each, b"") for each in range(IN_A_SEND)])
+
+
+def most_held_s() -> float:
+    """Return the CPU time that one turn of the loop may take on this machine."""
+
+    def once() -> float:
+        began = time.thread_time()
+        batch()
+        return time.thread_time() - began
+
+    return MOST_HELD * min(once() for _ in range(50))
+
+
+def check_turns(*watches: LoopWatch) -> None:
+    """Check the longest turns of two phases."""
+    most_s, longest = most_held_s(), [each.longest_s for each in watches]
+    print(f"longest turns {longest}, at most {most_s} s")
+    assert max(longest) < most_s
 
 
 def anonymous_bytes() -> int:
@@ -117,17 +140,16 @@ class Client:
         """Send a batch to the queue whose turn it is."""
         where = TOPIC, "TBW102", QUEUES, number % QUEUES
         header = SendMessageRequestHeaderV2("PG", *where, 0, time.time_ns() // 10**6, 0, "", batch=True)
-        body = encode_batch([(0, b"%d" % each, b"") for each in range(IN_A_SEND)])
-        await self.ask(RequestCode.SEND_BATCH_MESSAGE, header, body)
+        await self.ask(RequestCode.SEND_BATCH_MESSAGE, header, batch())
 
-    async def pop(self, number: int) -> BatchAck:
+    async def pop(self, number: int, group: str, invisible_ms: int) -> BatchAck:
         """Pop messages of the queue whose turn it is; return what acknowledges them."""
         queue_id = number % QUEUES
-        header = PopMessageRequestHeader(GROUP, TOPIC, queue_id, IN_A_POP, INVISIBLE_MS, 0, 0, 0)
+        header = PopMessageRequestHeader(group, TOPIC, queue_id, IN_A_POP, invisible_ms, 0, 0, 0)
         answer = await self.ask(RequestCode.POP_MESSAGE, header)
         fields = from_ext_fields(answer.header, PopMessageResponseHeader)
         start = parse_start_offset_info(fields.start_offset_info or "")[PoppedQueue("0", queue_id)]
-        where = GROUP, TOPIC, "0", start, queue_id
+        where = group, TOPIC, "0", start, queue_id
         return BatchAck(*where, fields.revive_qid, fields.pop_time, fields.invisible_time, b"\xff")
 
     async def acknowledge(self, ack: BatchAck) -> None:
@@ -152,17 +174,23 @@ async def all_in_flight(client: Client) -> list[BatchAck]:
     """Bring a million messages in flight, within their memory; return what acknowledges some of them."""
     acks: list[BatchAck] = []
 
+    async def measured(number: int) -> None:
+        await client.acknowledge(await client.pop(number, "CG_Measured", 3_600_000))
+
     async def pop(number: int) -> None:
-        ack = await client.pop(number)
+        ack = await client.pop(number, GROUP, invisible_ms)
         if number < ACKNOWLEDGED_POPS:
             acks.append(ack)
 
     await client.each(client.send, MESSAGES // IN_A_SEND)
+    began = time.monotonic()
+    await client.each(measured, MEASURED_POPS)
+    invisible_ms = int((time.monotonic() - began) * 1000 * POPS / MEASURED_POPS)
     before = anonymous_bytes()
     await client.each(pop, POPS)
     assert await client.in_flight() == MESSAGES
     grown = anonymous_bytes() - before
-    print(f"{grown >> 20} MiB for {POPS:,} check points")
+    print(f"{grown >> 20} MiB for {POPS:,} check points, invisible for {invisible_ms / 1000:.0f} s")
     assert grown < MOST_BYTES
     return acks
 
@@ -180,12 +208,11 @@ async def test_a_million_messages_in_flight_hold_nobody(tmp_path: Path) -> None:
                 await client.acknowledge(ack)
             left = MESSAGES - ACKNOWLEDGED_POPS * IN_A_POP
             assert await client.in_flight() == left
-        async with LoopWatch() as returning, asyncio.timeout(RETURN_LIMIT_S):
+        async with LoopWatch() as returning, asyncio.timeout(4 * acks[0].invisible_time / 1000):
             while await client.in_flight():  # noqa: ASYNC110 - the broker tells nobody
                 await asyncio.sleep(0.5)
         assert await client.returned() == left
-        print(f"longest turn: {acknowledging.longest_s:.3f} s, {returning.longest_s:.3f} s while messages return")
-        assert max(acknowledging.longest_s, returning.longest_s) < MOST_HELD_S
+        check_turns(acknowledging, returning)
 
 
 async def test_a_million_messages_in_flight_are_found_and_forgotten_in_steps(tmp_path: Path) -> None:
@@ -201,5 +228,4 @@ async def test_a_million_messages_in_flight_are_found_and_forgotten_in_steps(tmp
             await broker.stop()
     async with LoopWatch() as starting, running(BrokerController.bind(settings)) as again:
         assert again._check_points.count == POPS
-        print(f"longest turn: {stopping.longest_s:.3f} s at the stop, {starting.longest_s:.3f} s at the start")
-    assert max(stopping.longest_s, starting.longest_s) < MOST_HELD_S
+    check_turns(stopping, starting)
