@@ -26,6 +26,7 @@ FEATURES = (
     "Transactions",
     "Consumers",
     "POP, by Apache's tests",
+    "POP and the gRPC port",
     "Request and reply, batches, types of messages",
     "Queries",
 )

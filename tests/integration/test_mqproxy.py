@@ -117,6 +117,7 @@ Connect = Callable[[OurServer, str, pb.Settings], Client]
 CONSUMER = subscribing("billing", topic="Orders")
 
 
+@pytest.mark.proves("POP and the gRPC port", "mqproxy: several side by side")
 def test_proxies_stand_side_by_side(servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect):
     first, second = (servers.proxy("-n", namesrv.address) for _ in range(2))
     producer = connect(first, "producer", publishing("Orders"))
@@ -135,6 +136,7 @@ def test_proxies_stand_side_by_side(servers: OurServers, namesrv: OurServer, bro
     assert servers.errors() == []
 
 
+@pytest.mark.proves("POP and the gRPC port", "mqproxy: open transactions are asked for")
 def test_a_producer_is_asked_for_the_outcome_of_its_transaction(
     servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect
 ):
@@ -157,6 +159,7 @@ def test_a_producer_is_asked_for_the_outcome_of_its_transaction(
     assert received.body == b"half"
 
 
+@pytest.mark.proves("POP and the gRPC port", "mqproxy: a broker that has moved is found")
 def test_a_broker_that_starts_again_elsewhere_is_found(
     servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect
 ):
@@ -193,6 +196,7 @@ def waiting_pops(broker: OurServer, topic: str) -> int:
     return asyncio.run(ask())
 
 
+@pytest.mark.proves("POP and the gRPC port", "mqproxy: messages of a cancelled receive return")
 def test_messages_for_a_receive_that_was_cancelled_go_to_others(
     servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect
 ):
@@ -210,6 +214,7 @@ def test_messages_for_a_receive_that_was_cancelled_go_to_others(
     assert "client consumer-1 at" in proxy.wait_for("went away from a receive: 1 messages return to group billing")
 
 
+@pytest.mark.proves("POP and the gRPC port", "mqproxy: a stop ends polls and streams")
 def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, broker: OurServer, connect: Connect):
     proxy = servers.proxy("-n", namesrv.address)
     consumer = connect(proxy, "consumer", CONSUMER)

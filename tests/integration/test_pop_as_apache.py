@@ -69,6 +69,7 @@ def properties(text: bytes) -> list[tuple[bytes, bytes]]:
     return [(key, value) for key, _, value in pairs]
 
 
+@pytest.mark.proves("POP and the gRPC port", "answers about POP are those of Apache's broker")
 @pytest.mark.parametrize("golden", golden_exchanges(), ids=lambda each: each.name)
 def test_an_answer_is_as_apaches(ours: dict[str, PopExchange], golden: PopExchange):
     theirs, answer = golden.answer(), ours[golden.name].answer()

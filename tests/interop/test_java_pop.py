@@ -221,6 +221,7 @@ def mqadmin(cluster: Cluster, whose: str, *arguments: str) -> None:
 
 
 @pytest.mark.proves("POP, by Apache's tests", "PopSubCheckIT")
+@pytest.mark.proves("POP and the gRPC port", "the Java client pops and pulls again, as an administrator says")
 @pytest.mark.parametrize("whose", ["ours", "apache"])
 def test_mqadmin_lets_a_running_group_pop_and_pull_again(popping: Popping, whose: str):
     pulling = [("PULL", queue) for queue in range(4)]
@@ -256,6 +257,7 @@ def test_an_orderly_group_pulls_whatever_its_mode_is(popping: Popping):
     assert tried(messages, 7) == [0, 1]
 
 
+@pytest.mark.proves("POP and the gRPC port", "popped messages that failed or stalled come again")
 def test_failed_and_stalled_messages_come_again(popping: Popping):
     popping.make(queues=2, pops=True)
     popping.consume(invisible=INVISIBLE_MS)
@@ -272,6 +274,7 @@ def test_failed_and_stalled_messages_come_again(popping: Popping):
         assert least - 100 <= second - first
 
 
+@pytest.mark.proves("POP and the gRPC port", "popped messages become dead letters after the client's limit")
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_the_client_gives_up_a_message_after_its_limit(popping: Popping):
@@ -290,6 +293,7 @@ def test_the_client_gives_up_a_message_after_its_limit(popping: Popping):
     assert popping.retried() == 2
 
 
+@pytest.mark.proves("POP and the gRPC port", "clients share queues as the mode of the group says")
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_clients_share_queues_as_far_as_the_mode_says(popping: Popping):
@@ -312,6 +316,7 @@ def test_clients_share_queues_as_far_as_the_mode_says(popping: Popping):
         popping.wait_held([("POP", -1)], name)
 
 
+@pytest.mark.proves("POP and the gRPC port", "filters by tags and SQL92 choose popped messages")
 @pytest.mark.parametrize("expression", [{"expression": "A || C"}, {"sql": "TAGS IN ('A', 'C')"}], ids=["tag", "sql"])
 def test_a_filter_chooses_popped_messages(popping: Popping, expression: dict[str, str]):
     popping.make(queues=2, pops=True)
@@ -325,6 +330,7 @@ def test_a_filter_chooses_popped_messages(popping: Popping, expression: dict[str
     popping.wait_until(lambda: popping.consumed() == 60, "pass the others")
 
 
+@pytest.mark.proves("POP and the gRPC port", "a kill of the broker loses nothing that was popped")
 def test_a_kill_of_the_broker_loses_nothing_that_was_popped(java: Java, our_servers: OurServers):
     popping = Popping(Cluster(our_servers, java), "Kill")
     popping.make(queues=2, pops=True)
@@ -410,6 +416,7 @@ def test_a_forwarded_message_is_acknowledged_where_it_was_forwarded_to(popping: 
     assert other.pop(poll=2 * SHORT_MS) == []
 
 
+@pytest.mark.proves("POP and the gRPC port", "a changed invisible time moves the return")
 def test_a_changed_invisible_time_moves_the_return(popping: Popping):
     popping.make()
     popping.send(3)
@@ -444,6 +451,7 @@ def test_a_notification_says_whether_a_pop_would_find_something(popping: Popping
 
 @pytest.mark.proves("POP, by Apache's tests", "PopOrderlyIT")
 @pytest.mark.proves("POP, by Apache's tests", "BatchAckIT")
+@pytest.mark.proves("POP and the gRPC port", "ordered pops wait for each other")
 def test_ordered_pops_wait_for_each_other(popping: Popping):
     popping.make()
     popping.send(6)
@@ -490,6 +498,7 @@ def test_what_is_left_of_an_ordered_batch_comes_before_the_rest(popping: Popping
 
 
 @pytest.mark.proves("POP, by Apache's tests", "OffsetResetForPopIT")
+@pytest.mark.proves("POP and the gRPC port", "a reset brings messages that are popped already")
 def test_a_reset_brings_messages_that_are_popped_already(popping: Popping):
     popping.make()
     popping.send(10)
