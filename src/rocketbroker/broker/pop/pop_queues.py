@@ -127,9 +127,12 @@ class PopQueue:
         self.sets = 0
 
     def forget(self) -> dict[tuple[int, int], OpenCheckPoint]:
-        """Drop the open check points, and return them."""
+        """Drop the open check points, and return them.
+
+        The offset to pop next stays known: at a stop, the offsets are written before the log is on disk.
+        """
         forgotten, self.open = self.open, {}
-        self.in_flight, self.next_offset = 0, None
+        self.in_flight = 0
         return forgotten
 
     @property

@@ -90,6 +90,16 @@ async def test_the_file_gets_an_offset_once_its_check_point_is_on_disk(broker: P
     assert durable(broker) == 2
 
 
+async def test_a_stop_writes_no_offset_whose_check_point_is_not_on_disk(broker: PopBroker) -> None:
+    broker.send()
+    await broker.sync()
+    await broker.pop(queue_id=0, most=1)
+    await broker.recovery.stop()
+    assert durable(broker) == 0
+    await broker.sync()
+    assert durable(broker) == 1
+
+
 async def test_an_offset_set_by_somebody_else_goes_to_the_file(broker: PopBroker) -> None:
     for _ in range(10):
         broker.send()
