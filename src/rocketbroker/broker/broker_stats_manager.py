@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 
@@ -128,10 +129,15 @@ class _Totals(NamedTuple):
 
 
 class BrokerStatsManager:
-    """Counters of the broker. All methods are for the event loop."""
+    """Counters of the broker. All methods are for the event loop.
 
-    def __init__(self, clock: Clock, cluster_name: str) -> None:
+    Attributes:
+        meters: counts for metrics, ``None`` while nobody asks for them.
+    """
+
+    def __init__(self, clock: Clock, cluster_name: str, meters: MessageMeters | None = None) -> None:
         self._clock = clock
+        self.meters = meters
         self._cluster_name = cluster_name
         self._tasks = TaskOwner("BrokerStatsManager")
         self._tick = 0
@@ -188,9 +194,21 @@ class BrokerStatsManager:
         """Return the counters of messages of the group that went to its dead-letter topic."""
         return self._item_of_group(self._dead_letters, f"{topic}@{group}", self._others)
 
+    @property
+    def gets(self) -> dict[str, StatsItem]:
+        """Messages that groups got, by ``topic@group``."""
+        return self._gets
+
+    @property
+    def dead_letters(self) -> dict[str, StatsItem]:
+        """Dead letters by ``topic@group``."""
+        return self._dead_letters
+
     def remove_topic(self, topic: str) -> None:
         """Reset the counters of a deleted topic; the items stay in use for its name."""
         self._retire(topic, topic + "@", "")
+        if self.meters is not None:
+            self.meters.forget(topic)
 
     def remove_group(self, group: str) -> None:
         """Reset the counters of a deleted group; the items stay in use for its name."""

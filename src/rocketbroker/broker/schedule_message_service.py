@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rocketbroker.broker.message_copy import with_real_place
+from rocketbroker.broker.message_meters import DELAY as DELAYED
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.waiting_messages import CopyDelivery, is_settled
@@ -264,6 +265,8 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                     result = await result
                 if result.status is PutMessageStatus.PUT_OK:
                     delivery.count(message.topic, result)
+                    if delivery.meters is not None and result.size:
+                        delivery.meters.traffic(message.topic, DELAYED).add(1, result.size)
                     continue
                 text = "delay level %s: message %s could not be stored in topic %s: %s %s"
                 log.error(text, level, delivered_to, message.topic, result.status, result.reason)

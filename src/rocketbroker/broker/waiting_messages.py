@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.message_copy import REAL_TOPIC, Place, real_place
+from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.codec.message.message_const import STOREHOSTADDRESS_V6_FLAG, host_flags
 from rocketbroker.codec.message.message_decoder import RECORD_HEADS, SYS_FLAG_POSITION
 from rocketbroker.codec.message.raw_records import ExpectedRecord
@@ -162,6 +163,11 @@ class CopyDelivery:
         pairs = zip(found, entries, strict=False)
         found = [message for message, _ in takewhile(lambda pair: pair[0].queue_offset == pair[1][0], pairs)]
         return found, entries[len(found)][0]
+
+    @property
+    def meters(self) -> MessageMeters | None:
+        """Counts for metrics, ``None`` while nobody asks for them."""
+        return self._stats.meters
 
     def count(self, topic: str, result: PutMessageResult) -> None:
         """Count a stored copy in the statistics of its topic, but not one that another master has."""

@@ -113,6 +113,7 @@ class EndTransactionProcessor:
         open_offset = self._open_offset(header, half)
         result = self._put_real_message(half) if outcome == TRANSACTION_COMMIT_TYPE else None
         self._transactions.end(half, open_offset)
+        self._transactions.count_end(half, committed=result is not None)
         return result
 
     def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:

@@ -153,6 +153,8 @@ class SendMessageProcessor:
             queue_id = message.queue_id  # that of its priority
         is_half = message.topic is RMQ_SYS_TRANS_HALF_TOPIC
         (self._targets.half_stats if is_half else target.stats).add(1, result.size)
+        if target.meter is not None:
+            target.meter.sent(message.topic, message.properties, result.size)
         offset, physical_offset = result.queue_offset, result.physical_offset
         unique_key: bytes = message.found[1]  # type: ignore[index, assignment]  # set by _message
         if message.topic is not TIMER_TOPIC and unique_key.isalnum():

@@ -186,6 +186,8 @@ class SendReplyMessageProcessor:
             log.warning("reply passed on, but not stored in topic %s: %s", message.topic, why)
             return _NOT_STORED
         target.stats.add(1, result.size)
+        if target.meter is not None:
+            target.meter.sent(message.topic, message.properties, result.size)
         return create_message_id(self._store_host, result.physical_offset), result.queue_offset
 
 

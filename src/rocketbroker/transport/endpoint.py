@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -29,6 +29,10 @@ _REPEAT_LOG_S = 10.0
 # Connections kept for administrators, brokers and this machine: a sixteenth, and enough for some hosts with tools.
 _SHARE_OF_RESERVE = 16
 _MOST_RESERVED = 256
+
+
+# Limits that the reason of a rejection names.
+_CONNECTION_LIMITS = ("maxConnectionsPerAddress", "maxConnections", "ulimit")
 
 
 def _source(address: str) -> tuple[str, bool]:
@@ -74,12 +78,14 @@ class ConnectionCount:
         self._count = 0
         self._by_source: Counter[str] = Counter()
         self._rejections = RefusalLog(log)
+        self.rejected: Counter[str] = Counter()
 
     def enter(self, address: str, descriptor: int = -1, *, is_trusted: bool = False) -> bool:
         """Count a connection from ``ip:port``; return false if a limit is reached and it must be closed."""
         source, is_local = _source(address)
         reason = self._why_full(source, descriptor, is_trusted=is_trusted or is_local)
         if reason:
+            self.rejected[next((each for each in _CONNECTION_LIMITS if each in reason), _CONNECTION_LIMITS[-1])] += 1
             self._rejections.add(f"connection from {address} rejected: {reason}")
             return False
         self._count += 1
@@ -214,6 +220,11 @@ class Endpoint:
         self._batch_failure = ""
         self._batch_failure_told = 0.0
         self._count = ConnectionCount(limits)
+
+    @property
+    def rejected_connections(self) -> Mapping[str, int]:
+        """Number of rejected connections by cause."""
+        return self._count.rejected
 
     def gone(self, connection: EndpointConnection) -> None:
         """Remove a closed connection."""

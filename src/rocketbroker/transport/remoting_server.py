@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from rocketbroker.codec.remoting.handler import Route
@@ -10,6 +10,7 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
+from rocketbroker.transport.request_meter import RequestMeter
 
 # Bound sockets that do not listen yet: a server knows its port before anything depends on it.
 #
@@ -144,6 +145,16 @@ class RemotingServer:
     def connections(self) -> set[RemotingConnection]:
         """Open connections."""
         return cast("set[RemotingConnection]", self._endpoint.connections)
+
+    @property
+    def meter(self) -> RequestMeter:
+        """Counts and times of all requests."""
+        return self._endpoint.meter
+
+    @property
+    def rejected_connections(self) -> Mapping[str, int]:
+        """Number of rejected connections by cause: the setting whose limit was reached."""
+        return self._endpoint.rejected_connections
 
     def readmit(self) -> None:
         """Choose the audience of every open connection again, after a change of settings."""

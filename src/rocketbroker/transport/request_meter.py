@@ -16,8 +16,9 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 
 log = logging.getLogger(__name__)
 
-#: Upper bounds of the latency buckets, in seconds; one more bucket holds the rest.
-BUCKETS_S: Final = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1.0, 2.0, 3.0)
+#: Upper bounds of the latency buckets, in seconds; one more bucket holds the rest. They are those of ``rpc_latency``,
+#: and 5 s for the times of changes to topics and groups.
+BUCKETS_S: Final = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1.0, 2.0, 3.0, 5.0)
 #: Stands for all request codes without a route: a peer may invent any number of them.
 UNKNOWN_CODE: Final = -1
 # Seconds between two log lines about the same request code.

@@ -352,6 +352,16 @@ class PopCheckPoints:
         if not due:
             del self._due[check_point.tick]
 
+    def due_by_revive_queue(self, now_ms: int) -> dict[int, int]:
+        """Return the number of messages that are due and have not returned, by the queue of the revive topic."""
+        due = dict.fromkeys(range(self.revive_queue_nums), 0)
+        first = self.next_due_ms
+        if first is not None and first <= now_ms:
+            for tick in [tick for tick in self._due if tick * TICK_MS <= now_ms]:
+                for each in self._due[tick].values():
+                    due[each.revive_queue_id] = due.get(each.revive_queue_id, 0) + each.left.bit_count()
+        return due
+
     @property
     def log_end(self) -> int:
         """CommitLog offset after the last record."""
@@ -472,6 +482,7 @@ class PopCheckPoints:
         result = self._put(record, check_point.revive_time - _AHEAD_MS, check_point.revive_queue_id)
         if result.status is _PUT_OK:
             check_point.place = result.queue_offset
+            queue.check_points_stored += 1
         return result
 
     def _put_ack(self, check_point: OpenCheckPoint, bits: int) -> PutMessageResult:
@@ -489,7 +500,9 @@ class PopCheckPoints:
             self.broker_name,
         )
         record = AckMsg(offsets[0], *named) if len(offsets) == 1 else BatchAckMsg(-1, *named, offsets)
-        return self._put(record, check_point.revive_time, check_point.revive_queue_id)
+        result = self._put(record, check_point.revive_time, check_point.revive_queue_id)
+        queue.acks_stored += result.status is _PUT_OK
+        return result
 
     def _set(self, key: str, queue_id: int, offset: int) -> None:
         """Store that an offset was set, so that no start continues after the messages popped before that.

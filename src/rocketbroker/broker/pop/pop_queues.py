@@ -96,10 +96,13 @@ class PopQueue:
         is_busy: true while a pop reads the queue; another one leaves it out.
         next_offset: offset to pop next, ``None`` to take the committed one.
         durable_offset: the committed offset whose check points are on disk.
+        check_points_stored, acks_stored: number of records stored since the start.
         sets: how often the offset was found set by somebody else; commits before that do not count.
     """
 
     __slots__ = (
+        "acks_stored",
+        "check_points_stored",
         "durable_offset",
         "group",
         "in_flight",
@@ -125,6 +128,7 @@ class PopQueue:
         self.next_offset: int | None = None
         self.durable_offset = durable_offset
         self.sets = 0
+        self.check_points_stored = self.acks_stored = 0
 
     def forget(self) -> dict[tuple[int, int], OpenCheckPoint]:
         """Drop the open check points, and return them.
@@ -168,6 +172,11 @@ class PopQueues:
 
     def __iter__(self) -> Iterator[PopQueue]:
         return iter(self._queues.values())
+
+    @property
+    def uncommitted(self) -> int:
+        """Number of commits whose check points may not be on disk."""
+        return len(self._commits)
 
     def get(self, topic: str, group: str, queue_id: int) -> PopQueue:
         """Return a queue of a group."""

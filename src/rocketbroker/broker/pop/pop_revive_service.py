@@ -212,6 +212,9 @@ class PopReviveService:
                 continue
             copy = self.copy(message, check_point, topic, queue_id)
             result = self._appender.put_copy(copy)
+            if (meters := self._stats.meters) is not None:
+                group = check_point.queue.group
+                meters.revived[group, normal_topic(check_point.queue.topic, group), result.status.name] += 1
             if result.status is PutMessageStatus.PUT_OK:
                 self._stats.topic_put(topic).add(1, result.size)
             elif result.status in PERMANENT_FAILURES:

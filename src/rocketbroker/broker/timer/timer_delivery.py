@@ -113,7 +113,7 @@ class TimerDelivery:
                 result = put(copy)
                 if not isinstance(result, PutMessageResult):
                     result = await result
-                if not self._is_done(copy.topic, result) and not self._postpone(copy, result):
+                if not self._is_done(copy, result) and not self._postpone(copy, result):
                     return DELAY_FOR_A_WHILE_S
             if missing is None:
                 delivered_to = entries[-1][0] + 1 if entries else 0
@@ -148,7 +148,7 @@ class TimerDelivery:
                 result = copies.put(copy)
                 if not isinstance(result, PutMessageResult):
                     result = await result
-                if not self._is_done(copy.topic, result):
+                if not self._is_done(copy, result):
                     return False
             slot.deletes_read += len(entries)
         return True
@@ -203,11 +203,14 @@ class TimerDelivery:
         limit = MAX_SENT_PROPERTIES_LENGTH if self._copies.escapes else MAX_PROPERTIES_LENGTH
         return properties if len(properties) <= limit else stored
 
-    def _is_done(self, topic: str, result: PutMessageResult) -> bool:
+    def _is_done(self, copy: MessageExtBrokerInner, result: PutMessageResult) -> bool:
         """Count a delivery, or log its failure; return false to retry."""
+        topic = copy.topic
         if result.status is PutMessageStatus.PUT_OK:
             self._copies.count(topic, result)
             self.number += 1
+            if topic != TIMER_TOPIC and self._copies.meters is not None:
+                self._copies.meters.timer_delivered(topic, (self._clock.time_ms() - copy.born_timestamp) / 1000)
             return True
         log.error("timer message for topic %s could not be stored: %s %s", topic, result.status, result.reason)
         return is_settled(result)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from rocketbroker.broker.schedule_message_service import LEAST_PAUSE_S
 from rocketbroker.broker.timer.timer_delivery import Rates, TimerDelivery
@@ -44,6 +45,10 @@ RETRY_S = 1.0
 _NEVER_MS = 2**62
 
 
+# Seconds from now, as in RocketMQ's metrics.
+SNAPSHOT_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
+
+
 class TimerBypass:
     """Records in the timer's queue that another service takes: those of POP, for the revive topic.
 
@@ -70,6 +75,26 @@ class TimerBypass:
     def clear(self) -> None:
         """Forget what was stored."""
         self._stored.clear()
+
+
+class TimerFigures(NamedTuple):
+    """How far behind the timer is.
+
+    Attributes:
+        enqueue_lag: messages of its queue that it has not read.
+        enqueue_latency_ms: age of the first of them.
+        dequeue_lag: messages that are due and not delivered.
+        dequeue_latency_ms: time since the first of them was due.
+        waiting: messages that are not delivered.
+        due_within: those due between each of ``SNAPSHOT_BOUNDS_S`` and the one before it.
+    """
+
+    enqueue_lag: int
+    enqueue_latency_ms: int
+    dequeue_lag: int
+    dequeue_latency_ms: int
+    waiting: int
+    due_within: list[int]
 
 
 class TimerMessageStore:
@@ -304,6 +329,8 @@ class TimerMessageStore:
             return
         precision_ms, window_ms = self._old_slots if queue_offset < self._old_end else self._slots
         slot_ms = slot_of(request.out_ms, store_timestamp, precision_ms, window_ms)
+        if place is not None and not request.is_delete and self._copies.meters is not None:
+            self._copies.meters.timer_enqueued[place[0]] += 1
         # A cancel is kept while its slot is: the message that it cancels may be delivered later.
         if request.is_delete or not is_delivered(self.progress.delivered, slot_ms, queue_offset):
             self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
@@ -461,6 +488,25 @@ class TimerMessageStore:
         queue, first = self._queue(), self.first_pending_queue_offset()
         entry = queue.entry(first) if queue is not None and first is not None else None
         return entry.physical_offset if entry else None
+
+    async def figures(self) -> TimerFigures:
+        """Return how far behind the timer is, for metrics; the oldest message is read on a thread."""
+        queue, now, taken_in = self._queue(), self._clock.time_ms(), self._taken_in
+        behind = max(queue.max_offset - taken_in, 0) if queue is not None and self._is_loaded else 0
+        stored_ms = 0
+        if queue is not None and behind:
+            reader = self._copies.entry_reader
+            records = await reader.records(queue, reader.entries(queue, taken_in, 1))
+            stored_ms = self._copies.waiting.read(records[0]).store_timestamp if records else now
+        due, first_ms = self._wheel.due(now - self.precision_ms), self._wheel.first_slot_ms
+        return TimerFigures(
+            behind,
+            max(now - stored_ms, 0) if behind else 0,
+            due,
+            max(now - self.precision_ms - first_ms, 0) if due and first_ms is not None else 0,
+            self._wheel.count(),
+            self._wheel.due_within(now, SNAPSHOT_BOUNDS_S),
+        )
 
     def runtime_info(self) -> dict[str, str]:
         """Return the keys of timer messages for GET_BROKER_RUNTIME_INFO (prepareRuntimeInfo)."""

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -303,13 +303,32 @@ class TimerWheel:
             firsts.append(first)
         return min(firsts, default=None)
 
+    def due(self, until_ms: int) -> int:
+        """Return the number of undelivered messages in slots up to a time; few slots are due at once."""
+        if not self._order or self._order[0] > until_ms:
+            return 0
+        return sum(len(slot.messages) - slot.done for ms, slot in self._slots.items() if ms <= until_ms)
+
+    def due_within(self, now_ms: int, bounds_s: Sequence[int]) -> list[int]:
+        """Return the number of waiting messages up to each bound from now; those of a later file by its begin."""
+        found = [0] * (len(bounds_s) + 1)
+        for ms, slot in self._slots.items():
+            found[bisect_left(bounds_s, (ms - now_ms) / 1000)] += len(slot.messages) - slot.done
+        for start, number in self._later_counts():
+            found[bisect_left(bounds_s, (start - now_ms) / 1000)] += number
+        return found[:-1]
+
     def count(self) -> int:
         """Return the number of waiting messages."""
         in_memory = sum(len(slot.messages) - slot.done for slot in self._slots.values())
-        later = sum(
-            len(fields) // 3
-            for entries in (self._unwritten, self._being_written)
-            for start, fields in list(entries.items())
-            if start >= self._loaded_to
-        )
-        return in_memory + later + sum(n for start, n in self._files.counts().items() if start >= self._loaded_to)
+        return in_memory + sum(number for _, number in self._later_counts())
+
+    def _later_counts(self) -> Iterator[tuple[int, int]]:
+        """Yield the first slot of each file that is not in memory, and a number of its messages."""
+        for entries in (self._unwritten, self._being_written):
+            for start, fields in list(entries.items()):
+                if start >= self._loaded_to:
+                    yield start, len(fields) // 3
+        for start, number in self._files.counts().items():
+            if start >= self._loaded_to:
+                yield start, number

@@ -21,7 +21,11 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     is_copy,
     transaction_key,
 )
-from rocketbroker.codec.message.message_const import TRANSACTION_COMMIT_TYPE, transaction_value
+from rocketbroker.codec.message.message_const import (
+    PROPERTY_REAL_TOPIC,
+    TRANSACTION_COMMIT_TYPE,
+    transaction_value,
+)
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
@@ -104,6 +108,8 @@ class HalfQueueRecovery:
             if await self._is_committed(half):
                 self._transactions.end(half, half.queue_offset)
                 ended += 1
+            elif self._transactions.meters is not None and (topic := half.get_property(PROPERTY_REAL_TOPIC)):
+                self._transactions.meters.half_messages[topic] += 1
         if open_halves:
             log.info(
                 "%s transactions are open; %s others were committed shortly before the last broker ended",

@@ -329,6 +329,7 @@ class TransactionalMessageCheckService:
         if result.status not in PERMANENT_FAILURES:
             return None
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
+        self._transactions.count_end(half, committed=None)
         return result
 
     def _discard(self, half: MessageExt, times: int) -> bool:
@@ -347,6 +348,7 @@ class TransactionalMessageCheckService:
         if not ok and result.status not in PERMANENT_FAILURES:
             return False
         self._transactions.half_offsets.end(half.queue_offset, transaction_key(half))
+        self._transactions.count_end(half, committed=None)
         return True
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.persist.durable_progress import DurableProgress
 from rocketbroker.broker.transaction.transactional_message_util import (
@@ -19,6 +20,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
     op_message,
     transaction_key,
 )
+from rocketbroker.codec.message.message_const import PROPERTY_REAL_TOPIC
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
@@ -194,6 +196,21 @@ class TransactionalMessageService:
         """
         self.half_offsets.end(open_offset, transaction_key(half))
         self.add_op(open_offset)
+
+    @property
+    def meters(self) -> MessageMeters | None:
+        """Counts for metrics, ``None`` while nobody asks for them."""
+        return self._stats.meters
+
+    def count_end(self, half: MessageExt, *, committed: bool | None) -> None:
+        """Count a half message that is open no more; ``None`` if it was discarded."""
+        meters, topic = self._stats.meters, half.get_property(PROPERTY_REAL_TOPIC)
+        if meters is None or topic is None:
+            return
+        if committed is None:
+            meters.closed(topic)
+        else:
+            meters.ended(topic, (self._clock.time_ms() - half.born_timestamp) / 1000, committed=committed)
 
     def add_op(self, offset: int) -> None:
         """Record that a half message has ended; the op message is written with others."""

@@ -106,6 +106,8 @@ class BatchSend:
             target.stats.misses += 1
             raise put_refusal(result)
         target.stats.add(count, result.size)
+        if target.meter is not None:
+            target.meter.sent(message.topic, properties, result.size, count)
         ids = message_ids(self._host_hex, result.physical_offsets or [result.physical_offset])
         answer = send_response(command.opaque, queue_id, result.queue_offset, ids, unique_key, suffix)
         return self._answers.when_safe(answer, result, target, queue_id, message) if target.waits else answer

@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.histogram import Histogram
 from rocketbroker.store.commitlog.put_message import Acknowledgement, Wait
 
 A = TypeVar("A")
@@ -31,6 +32,8 @@ class BrokerFastFailure:
         self._config = config
         # Sends that are stored and not answered yet.
         self.waiting = 0
+        # Times from store to acknowledgement in seconds, for metrics; ``None`` while nobody asks for them.
+        self.times: Histogram | None = None
         # Store times of these sends by their answer, one for those of a run, oldest first. A send that waits for no
         # slave, or for its topic too, ends before or after those beside it.
         self._since: dict[asyncio.Future[Any], float] = {}
@@ -90,7 +93,9 @@ class BrokerFastFailure:
         self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], sends: int, outcome: Acknowledgement
     ) -> None:
         self.waiting -= sends
-        del self._since[future]
+        since = self._since.pop(future)
+        if self.times is not None:
+            self.times.add(asyncio.get_running_loop().time() - since, sends)
         if not future.done():
             future.set_result(answer(outcome))
 

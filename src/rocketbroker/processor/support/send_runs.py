@@ -114,6 +114,8 @@ class AlikeSends(ABC, Generic[R]):
             return None
         target = sends.target
         target.stats.add(len(result.physical_offsets), result.size, len(bodies))
+        if target.meter is not None:
+            target.meter.sent_together(sends.properties, bodies, result.size, len(result.physical_offsets))
         answers = self._encode_answers(values, sends, run, result)
         return self._answers.run_when_safe(answers, result, target) if target.waits else answers
 

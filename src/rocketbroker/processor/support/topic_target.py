@@ -5,6 +5,7 @@ from typing import Final, cast
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager, StatsItem
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.message_meters import MessageMeters, SendMeter
 from rocketbroker.broker.schedule_message_service import DELAY
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC, TopicConfigManager, unserved_attribute
@@ -38,11 +39,12 @@ class TopicTarget:
     """A topic that may be sent to.
 
     ``waits`` is true if the answer to a send may have to wait for disk or slaves, or for the topic itself if it is new.
+    ``meter`` counts sends for metrics, which leave retry topics out; ``None`` if there are none.
     """
 
-    __slots__ = ("config", "is_batch_cq", "is_retry", "order", "queue_nums", "stats", "sys_flag", "waits")
+    __slots__ = ("config", "is_batch_cq", "is_retry", "meter", "order", "queue_nums", "stats", "sys_flag", "waits")
 
-    def __init__(self, config: TopicConfig, stats: StatsItem) -> None:
+    def __init__(self, config: TopicConfig, stats: StatsItem, meters: MessageMeters | None = None) -> None:
         self.config = config
         self.stats = stats
         self.queue_nums = max(config.write_queue_nums, config.read_queue_nums)
@@ -50,6 +52,7 @@ class TopicTarget:
         self.order = config.order
         self.is_batch_cq = config.is_batch_cq
         self.is_retry = config.topic_name.startswith(RETRY_GROUP_TOPIC_PREFIX)
+        self.meter = None if meters is None or self.is_retry else SendMeter(meters, config.topic_name)
         self.waits = True
 
 
@@ -101,7 +104,8 @@ class TopicTargets:
             config = self._checked(header, connection)
             if len(self._targets) > len(self._topics):
                 self._forget_deleted()
-            target = self._targets[header.topic] = TopicTarget(config, self._stats.topic_put(header.topic))
+            stats = self._stats.topic_put(header.topic)
+            target = self._targets[header.topic] = TopicTarget(config, stats, self._stats.meters)
         if target.order and not self._config.broker_permission & PERM_WRITE:
             # Only ordered topics: the routes of others lead their producers elsewhere.
             remark = (

@@ -160,6 +160,8 @@ class CommitLogFlusher:
         self.pause = threading.Lock()
         # Reason of a failed sync, until all that it left out is on disk; empty without one.
         self.error = ""
+        # Number of failed syncs since the start.
+        self.errors = 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -313,6 +315,7 @@ class CommitLogFlusher:
 
     def _failed(self, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S
+        self.errors += 1
         start, end = self._synced_end(), self._queue.max_offset
         reason = (
             f"the CommitLog in {self._queue.directory} (storePathCommitLog) could not be synced: {error.strerror}; "

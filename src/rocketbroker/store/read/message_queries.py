@@ -77,6 +77,20 @@ class MessageQueries:
         queue = self._queues.find(topic, queue_id)
         return self._reader.store_timestamp(queue, queue_offset) if queue else -1
 
+    async def store_timestamps(self, places: Sequence[tuple[str, int, int]]) -> list[int]:
+        """Return the store times in ms of messages by topic, queue and offset, -1 for those that are gone."""
+        return await self._run(self._store_timestamps, places)
+
+    def _store_timestamps(self, places: Sequence[tuple[str, int, int]]) -> list[int]:
+        """Return store times (blocks)."""
+        times = []
+        for place in places:
+            try:
+                times.append(self.message_store_timestamp(*place))
+            except ValueError:
+                times.append(-1)  # its topic was deleted meanwhile, and the files are closed
+        return times
+
     def earliest_message_time(self, topic: str, queue_id: int) -> int:
         """Return the store time in ms of the first message of a queue, -1 when it has none."""
         return self.message_store_timestamp(topic, queue_id, self._queues.min_offset_in_queue(topic, queue_id))
