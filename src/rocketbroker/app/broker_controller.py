@@ -30,6 +30,7 @@ from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetFlushService, OffsetRecovery
 from rocketbroker.broker.offset.consumer_order_info_manager import ConsumerOrderInfoManager
 from rocketbroker.broker.offset.offset_reset import OffsetReset, unconsumed_messages
@@ -71,6 +72,7 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.processor.broker_table import AdminParts, BrokerParts, PopParts, broker_routes
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.store.clean.clean_files_service import CleanFilesService, QueueRange
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
 from rocketbroker.store.message_store import MessageStore
@@ -80,6 +82,7 @@ from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets,
 
 if TYPE_CHECKING:
     from rocketbroker.app.grpc_port import GrpcPort
+    from rocketbroker.app.metrics_port import BrokerMetricsPort
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +121,8 @@ class BrokerController:
         self._store_host = host_bytes(host_address(config.broker_ip1), config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
         self._tasks, self._lease, self.parts = TaskOwner("BrokerController"), DeliveryLease(config), RoleParts()
-        self.stats = BrokerStatsManager(clock, config.broker_cluster_name)
+        self._meters = MessageMeters() if config.metrics_exporter_type == "PROM" else None
+        self.stats = BrokerStatsManager(clock, config.broker_cluster_name, self._meters)
         # Tables
         self._persist = ConfigPersistService()
         submit = self._persist.submit
@@ -142,6 +146,7 @@ class BrokerController:
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers, self._locks)
         self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
         self._polling, self._notifications = PopLongPollingService(config), PopLongPollingService(config)
+        self._fast_failure = BrokerFastFailure(config)
         # Messages
         transfers = GroupTransferService(settings.store)
         self.store = MessageStore(
@@ -187,6 +192,7 @@ class BrokerController:
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
         self._server, self._grpc = self._make_server(), self._make_grpc_port()
+        self._metrics = self._make_metrics_port()
         # Second step of the parts that call back
         self._connect_slave_parts()
         self._arrange_parts()
@@ -209,6 +215,8 @@ class BrokerController:
         config, store = self._settings.broker, self.store
         delayed, follow_progress = PartList(self.schedule, self.timer), self.transactions.follow_progress
         self.parts.arrange(
+            # First, so that /readyz says what a start waits for.
+            (ANY_ROLE, self._metrics),
             (ANY_ROLE, store),
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
@@ -416,6 +424,7 @@ class BrokerController:
             ),
             self.hold_service,
             self._send_backs,
+            self._fast_failure,
             PopParts(self._check_points, self._orders, self._polling, self._notifications),
             self.acting if self._is_slave else None,
             AdminParts(
@@ -464,6 +473,34 @@ class BrokerController:
             raise ConfigError(f"grpcServerEnable=true: {error}") from error
         broker = InProcessBroker(config, self, self._polling)
         return broker_port(broker, config, self._settings.transport.bind_address, self._clock)
+
+    def _make_metrics_port(self) -> "BrokerMetricsPort | PartList":
+        """Return the port of metrics and health, or an empty part.
+
+        Raises:
+            ConfigError: The packages of the extra ``metrics`` are missing.
+        """
+        if self._meters is None:
+            return PartList()
+        try:
+            from rocketbroker.app.metrics_port import BrokerMetricsPort
+        except ModuleNotFoundError as error:
+            text = f"metricsExporterType=PROM needs the package {error.name!r}: pip install 'rocketbroker[metrics]'"
+            raise ConfigError(text) from error
+        return BrokerMetricsPort(
+            self._settings,
+            self,
+            self._check_points,
+            self._fast_failure,
+            self._server,
+            self._measure_disk,
+            self._clock,
+        )
+
+    @property
+    def metrics_port(self) -> int:
+        """Port of metrics and health, 0 without one."""
+        return 0 if isinstance(self._metrics, PartList) else self._metrics.port
 
     @property
     def grpc_port(self) -> int:

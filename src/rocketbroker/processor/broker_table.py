@@ -148,6 +148,8 @@ class BrokerParts:
     handle_schedule_message: HandleScheduleMessage
     hold_service: PullRequestHoldService
     send_backs: SendBackAllowance
+    # Shared, as in RocketMQ, where one thread pool serves sends and messages sent back.
+    fast_failure: BrokerFastFailure
     pop: PopParts
     slave: SlaveState | None
     admin: AdminParts
@@ -158,8 +160,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
     admin = parts.admin
     store, encoder = parts.store, AnswerEncoder(parts.config, admin.executor)
     waiting = WaitingQueries(parts.config)
-    # Shared, as in RocketMQ, where one thread pool serves sends and messages sent back.
-    fast_failure = BrokerFastFailure(parts.config)
+    fast_failure = parts.fast_failure
     families = [
         *_messages(parts, fast_failure),
         HeartBeatProcessor(

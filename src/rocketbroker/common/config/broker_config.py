@@ -16,6 +16,7 @@ from rocketbroker.common.config.fields import (
     PORT_MAX,
     URL_HOST_WORDS,
     URL_PATH_WORDS,
+    BindAddress,
     ConfigModel,
     Flag,
     Host,
@@ -34,7 +35,7 @@ from rocketbroker.common.config.fields import (
     whole,
 )
 from rocketbroker.common.config.hosts import local_address, local_name
-from rocketbroker.common.config.transport_config import BROKER_PORT
+from rocketbroker.common.config.transport_config import BROKER_PORT, WHITE_LIST, WhiteList
 
 
 class ClientLimits(ConfigModel):
@@ -233,6 +234,92 @@ class GrpcSettings(ConfigModel):
     )
 
 
+_NO_EXPORTER = {
+    "LOG": "reports are not written to the log",
+    "OTLP_GRPC": "the exporter that sends them by OTLP is missing",
+}
+_LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _check_exporter(value: str) -> str:
+    if value in _NO_EXPORTER:
+        raise ValueError(
+            f"rejected: {_NO_EXPORTER[value]} in this version; set metricsExporterType=PROM and let a collector read "
+            "/metrics"
+        )
+    if value not in {"DISABLE", "PROM"}:
+        raise ValueError("not an exporter")
+    return value
+
+
+def parse_labels(value: str) -> dict[str, str]:
+    """Return the labels of a list of ``name:value`` joined by commas.
+
+    Raises:
+        ValueError: A pair has no colon, or its name is not one of a label.
+    """
+    labels = {}
+    for pair in filter(None, map(str.strip, value.split(","))):
+        name, colon, text = pair.partition(":")
+        if not colon or not _LABEL_NAME.match(name):
+            raise ValueError(f"{pair!r} is no pair of a label's name and its value")
+        labels[name] = text
+    return labels
+
+
+def _check_labels(value: str) -> str:
+    parse_labels(value)
+    return value
+
+
+ExporterType = Annotated[Text, AfterValidator(_check_exporter)]
+Labels = Annotated[Line, AfterValidator(_check_labels)]
+
+
+class MetricsSettings(ConfigModel):
+    """Metrics and health over HTTP, for Prometheus and for those who watch the process."""
+
+    metrics_exporter_type: ExporterType = setting(
+        "DISABLE",
+        "PROM serves /metrics, /healthz and /readyz on metricsPromExporterPort; needs the extra metrics. LOG and "
+        "OTLP_GRPC are rejected.",
+        Trait(takes="DISABLE or PROM"),
+    )
+    metrics_prom_exporter_port: Whole = setting(
+        5557, "HTTP port of metrics and health, 0 for a free one.", whole(0, PORT_MAX)
+    )
+    metrics_prom_exporter_host: BindAddress = setting(
+        "",
+        "Address that this port listens on; empty means bindAddress.",
+        Trait(takes="an IP address or host name of this machine"),
+    )
+    metrics_white_list: WhiteList = setting(
+        "",
+        "Peers on other machines that may read metrics in protected mode, beside those of adminWhiteList and "
+        "brokerWhiteList.",
+        WHITE_LIST,
+    )
+    metrics_label: Labels = setting(
+        "", "Further labels of every metric.", Trait(takes="name:value, several joined by ','")
+    )
+    metrics_in_delta: Flag = setting(
+        False, "Add the label aggregation=delta, as in RocketMQ; counters count from the start nevertheless."
+    )
+    metrics_otel_cardinality_limit: Whole = setting(
+        50_000,
+        "Maximum number of label sets of one metric; the others are one sample with otel_metric_overflow=true.",
+        whole(2, 10_000_000, hot=True),
+    )
+    enable_stats_metrics: Flag = setting(True, "Publish queue lengths and numbers of topics and groups.", HOT)
+    enable_request_metrics: Flag = setting(True, "Publish messages in and out, and times of changes to topics.", HOT)
+    enable_connection_metrics: Flag = setting(True, "Publish connections of producers and consumers.", HOT)
+    enable_lag_and_dlq_metrics: Flag = setting(True, "Publish lag of consumers and dead letters.", HOT)
+    enable_transaction_metrics: Flag = setting(True, "Publish transactions.", HOT)
+    enable_remoting_metrics: Flag = setting(True, "Publish times of requests.", HOT)
+    enable_message_store_metrics: Flag = setting(True, "Publish the store and the timer.", HOT)
+    enable_pop_metrics: Flag = setting(True, "Publish POP.", HOT)
+
+
 class PopSettings(ConfigModel):
     """POP consumption."""
 
@@ -335,7 +422,7 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings, GrpcSettings):
+class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings, GrpcSettings, MetricsSettings):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(

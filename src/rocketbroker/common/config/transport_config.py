@@ -25,7 +25,7 @@ BROKER_PORT = 10911
 NAMESRV_PORT = 9876
 FRAME_MAX_LENGTH = 16_777_216
 _WHITE_LIST_MAX = 4_096
-_WHITE_LIST = Trait(
+WHITE_LIST = Trait(
     own=True, hot=True, takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', at most 4096 characters"
 )
 
@@ -61,12 +61,12 @@ class TransportConfig(ConfigModel):
         "",
         "Peers on other machines that may send every request in protected mode, such as hosts of administration tools "
         "and dashboards.",
-        _WHITE_LIST,
+        WHITE_LIST,
     )
     broker_white_list: WhiteList = setting(
         "",
         "Peers that may also send the requests of brokers in protected mode, such as other brokers of the cluster.",
-        _WHITE_LIST,
+        WHITE_LIST,
     )
     server_channel_max_idle_time_seconds: Whole = setting(
         120,

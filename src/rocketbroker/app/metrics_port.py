@@ -1,0 +1,157 @@
+"""Metrics and health of a broker, on an HTTP port in its process.
+
+Nothing here is imported unless metricsExporterType=PROM: it needs the extra ``metrics``.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from rocketbroker.app.broker_replication import SLAVE, BrokerReplication, BrokerRole, RoleParts
+from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
+from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
+from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.load import BrokerSettings
+from rocketbroker.common.histogram import Histogram
+from rocketbroker.common.lifecycle import PartList
+from rocketbroker.metrics.broker_metrics import BrokerMetricsManager, BrokerTables, OwnMetrics
+from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator
+from rocketbroker.metrics.health import BrokerHealth
+from rocketbroker.metrics.http_port import MetricsPort
+from rocketbroker.metrics.loop_watch import BOUNDS_S, LoopWatch
+from rocketbroker.metrics.pop_metrics import PopMetricsManager
+from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
+from rocketbroker.metrics.replication_metrics import ReplicationMetrics
+from rocketbroker.metrics.store_metrics import DefaultStoreMetricsManager
+from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.store.clean.disk_watch import MeasureDisk
+from rocketbroker.store.message_store import MessageStore
+from rocketbroker.transport.access import ProtectedMode
+from rocketbroker.transport.remoting_server import RemotingServer
+
+
+class BrokerParts(Protocol):
+    """Parts of a broker that its metrics read; ``BrokerController`` has them."""
+
+    store: MessageStore
+    stats: BrokerStatsManager
+    topic_configs: TopicConfigManager
+    subscription_groups: SubscriptionGroupManager
+    consumer_offsets: ConsumerOffsetManager
+    producers: ProducerManager
+    consumers: ConsumerManager
+    timer: TimerMessageStore
+    replication: BrokerReplication
+    parts: RoleParts
+
+    @property
+    def outer_api(self) -> BrokerOuterApi:
+        """The name servers."""
+
+
+class BrokerMetricsPort:
+    """The port, and what it shows.
+
+    Args:
+        settings: all settings.
+        broker: the parts of the broker.
+        check_points: those of POP.
+        fast_failure: sends that wait.
+        server: the server whose requests are timed.
+        measure_disk: measures the disk of a folder.
+        clock: source of the time.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        broker: BrokerParts,
+        check_points: PopCheckPoints,
+        fast_failure: BrokerFastFailure,
+        server: RemotingServer,
+        measure_disk: MeasureDisk,
+        clock: Clock,
+    ) -> None:
+        config, store, replication = settings.broker, broker.store, broker.replication
+        meters = broker.stats.meters
+        assert meters is not None, "they exist while metrics do"
+        self._roles = broker.parts
+        health = BrokerHealth(
+            config,
+            settings.store,
+            store.refusals,
+            broker.outer_api,
+            replication.service,
+            replication.client,
+            self._is_serving,
+        )
+        tables = BrokerTables(
+            broker.topic_configs,
+            broker.subscription_groups,
+            broker.producers,
+            broker.consumers,
+            check_points.queues,
+            broker.stats,
+            meters,
+            fast_failure,
+        )
+        lag = ConsumerLagCalculator(
+            broker.consumers,
+            broker.consumer_offsets,
+            check_points.queues,
+            broker.topic_configs,
+            store.queues,
+            store.queries,
+            clock,
+        )
+        loop_watch, acknowledged = LoopWatch(), Histogram(BOUNDS_S)
+        fast_failure.times = acknowledged
+        is_slave = BrokerRole(settings.store.broker_role) in SLAVE
+        copying = ReplicationMetrics(replication.service, replication.client, clock, is_slave=is_slave)
+        self._metrics = BrokerMetricsManager(
+            config,
+            tables,
+            lag,
+            RemotingMetricsManager(server),
+            DefaultStoreMetricsManager(store, broker.timer, meters, clock, measure_disk),
+            PopMetricsManager(check_points, meters, clock),
+            OwnMetrics(loop_watch, copying, health, acknowledged),
+        )
+        self._port = MetricsPort(
+            config.metrics_prom_exporter_host or settings.transport.bind_address,
+            config.metrics_prom_exporter_port,
+            self._page,
+            health,
+            ProtectedMode(settings.transport),
+            lambda: config.metrics_white_list,
+        )
+        self._parts = PartList(loop_watch, copying, self._port)
+
+    @property
+    def port(self) -> int:
+        """Port of metrics and health."""
+        return self._port.port
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: The port is in use.
+        """
+        await self._parts.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        await self._parts.stop()
+
+    def _is_serving(self) -> bool:
+        return self._roles.role is not None
+
+    def _page(self) -> AsyncIterator[bytes] | None:
+        return self._metrics.page() if self._is_serving() else None

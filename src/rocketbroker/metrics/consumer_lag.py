@@ -1,0 +1,140 @@
+"""Lag of the groups that are online (org.apache.rocketmq.broker.metrics.ConsumerLagCalculator)."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rocketbroker.broker.client.consumer_manager import ConsumerManager
+from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from rocketbroker.broker.pop.pop_queues import PopQueues
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
+from rocketbroker.codec.message.pop_info import pop_retry_topics
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.common.clock import Clock
+from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_queries import MessageQueries
+
+# Queues looked at before the loop serves others, at some microseconds each.
+_AT_A_TIME: Final = 500
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """Lag of a group in a topic.
+
+    Attributes:
+        is_retry: true for the group's retry topic of POP; ``topic`` is then the topic of its messages.
+        messages: stored and not consumed.
+        inflight: pulled or popped, and not consumed.
+        ready: not pulled.
+        queues: number of messages that are not consumed, by queue.
+        latency_ms: age of the oldest message that is not consumed.
+        queueing_ms: age of the oldest that is not pulled.
+    """
+
+    group: str
+    topic: str
+    is_retry: bool
+    messages: int = 0
+    inflight: int = 0
+    ready: int = 0
+    queues: dict[int, int] = field(default_factory=dict)
+    latency_ms: int = 0
+    queueing_ms: int = 0
+
+
+class ConsumerLagCalculator:
+    """Looks at the offsets of all online groups. Groups that broadcast keep theirs elsewhere, and are left out."""
+
+    def __init__(
+        self,
+        consumers: ConsumerManager,
+        offsets: ConsumerOffsetManager,
+        pops: PopQueues,
+        topics: TopicConfigManager,
+        queues: ConsumeQueueStore,
+        queries: MessageQueries,
+        clock: Clock,
+    ) -> None:
+        self._consumers = consumers
+        self._offsets = offsets
+        self._pops = pops
+        self._topics = topics
+        self._queues = queues
+        self._queries = queries
+        self._clock = clock
+
+    async def look(self) -> list[GroupLag]:
+        """Return the lag of each group in each of its topics; others run in between."""
+        found: list[GroupLag] = []
+        # Messages whose age counts, and the lags to which their ages belong.
+        oldest: list[tuple[str, int, int]] = []
+        ages: list[tuple[GroupLag, bool]] = []
+        looked_at = 0
+        for group, topic, stored_in in list(self._subscriptions()):
+            config = self._topics.select(stored_in)
+            if config is None:
+                continue
+            lag = GroupLag(group, topic, topic != stored_in)
+            for queue_id in range(config.write_queue_nums):
+                for offset, is_queueing in self._add_queue(lag, stored_in, queue_id):
+                    oldest.append((stored_in, queue_id, offset))
+                    ages.append((lag, is_queueing))
+                looked_at += 1
+                if not looked_at % _AT_A_TIME:
+                    await asyncio.sleep(0)
+            found.append(lag)
+        await self._add_ages(oldest, ages)
+        return found
+
+    def _subscriptions(self) -> Iterator[tuple[str, str, str]]:
+        """Yield group, topic and the topic that stores the messages, which is a retry topic for some of POP."""
+        for group, info in self._consumers.groups.items():
+            if info.is_broadcasting:
+                continue
+            for topic in info.subscription_table:
+                if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+                    continue
+                yield group, topic, topic
+                for retry in pop_retry_topics(topic, group):
+                    if self._topics.select(retry) is not None:
+                        yield group, topic, retry
+
+    def _add_queue(self, lag: GroupLag, topic: str, queue_id: int) -> Iterator[tuple[int, bool]]:
+        """Add a queue; yield the offsets of the oldest messages not consumed and, with true, not pulled."""
+        group, offsets = lag.group, self._offsets
+        end = self._queues.max_offset_in_queue(topic, queue_id)
+        committed = max(offsets.query(group, topic, queue_id), 0)
+        popped = self._pops.find(topic, group, queue_id)
+        if popped is not None:
+            # A pop commits what it takes; that is consumed once it is acknowledged.
+            inflight, pulled = popped.in_flight, committed
+            messages = max(end - committed, 0) + inflight
+        else:
+            pulled = min(max(offsets.query_pull(group, topic, queue_id), committed), max(end, committed))
+            inflight, messages = pulled - committed, max(end - committed, 0)
+        ready = max(end - pulled, 0)
+        lag.messages += messages
+        lag.inflight += inflight
+        lag.ready += ready
+        lag.queues[queue_id] = messages
+        begin = self._queues.min_offset_in_queue(topic, queue_id)
+        if committed < end:
+            yield max(committed, begin), False
+        if ready:
+            yield max(pulled, begin), True
+
+    async def _add_ages(self, places: Sequence[tuple[str, int, int]], ages: Sequence[tuple[GroupLag, bool]]) -> None:
+        """Set the age of the oldest messages, which a thread reads."""
+        if not places:
+            return
+        now = self._clock.time_ms()
+        for first in range(0, len(places), _AT_A_TIME):
+            times = await self._queries.store_timestamps(places[first : first + _AT_A_TIME])
+            for stored_ms, (lag, is_queueing) in zip(times, ages[first : first + _AT_A_TIME], strict=True):
+                age_ms = max(now - stored_ms, 0) if stored_ms >= 0 else 0
+                if is_queueing:
+                    lag.queueing_ms = max(lag.queueing_ms, age_ms)
+                else:
+                    lag.latency_ms = max(lag.latency_ms, age_ms)
