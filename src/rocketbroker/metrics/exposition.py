@@ -11,7 +11,6 @@ from typing import Final, Literal, NamedTuple
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
-from prometheus_client.utils import floatToGoString
 
 from rocketbroker.common.histogram import Histogram
 
@@ -109,7 +108,8 @@ def _lines(name: str, labels: dict[str, str], value: Value) -> list[Sample]:
     if not isinstance(value, Histogram):
         return [Sample(name, labels, value)]
     lines, count = [], 0
-    bounds = [*map(floatToGoString, value.bounds), _INFINITE]
+    # As Java writes them: Go's form of a million is another label.
+    bounds = [*(str(float(bound)) for bound in value.bounds), _INFINITE]
     for bound, number in zip(bounds, value.buckets, strict=True):
         count += number
         lines.append(Sample(f"{name}_bucket", {**labels, "le": bound}, count))
@@ -127,7 +127,9 @@ class _One:
 
 
 def _text(family: Family, lines: list[Sample], *, is_first: bool) -> bytes:
-    metric = Metric(family.name, family.help, family.kind)
+    # The writer adds the ending of a counter's name to TYPE again.
+    name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
+    metric = Metric(name, family.help, family.kind)
     metric.samples = lines
     text = generate_latest(_One(metric))
     # HELP and TYPE stand once before all samples.

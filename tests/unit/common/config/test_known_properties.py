@@ -171,7 +171,7 @@ def test_rocketmqs_defaults_are_warnings(file: Path, name: str):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("enableCompaction", "true"), ("inBrokerContainer", "true"), ("metricsExporterType", "PROM")],
+    [("enableCompaction", "true"), ("inBrokerContainer", "true"), ("litePullMessageEnable", "false")],
 )
 def test_what_breaks_no_promise_is_a_warning(file: Path, name: str, value: str):
     file.write_text(f"{name}={value}\n")

@@ -1,0 +1,138 @@
+"""The HTTP port: who may read what, and errors."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+import pytest
+
+from rocketbroker.codec.remoting.handler import Audience
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.metrics.health import Condition
+from rocketbroker.metrics.http_port import MetricsPort
+from tests.support.running import running
+
+
+class Broker:
+    """A broker with a page of two slices."""
+
+    def __init__(self) -> None:
+        self.audience = Audience.ADMINISTRATION
+        self.white_list = ""
+        self.is_serving = True
+        self.conditions = [Condition("store", True, "open")]
+        self.port = MetricsPort("127.0.0.1", 0, self._page, self, self._admit, lambda: self.white_list)
+
+    def alive(self) -> Sequence[Condition]:
+        return [Condition("eventLoop", True, "it answers")]
+
+    def ready(self) -> Sequence[Condition]:
+        return self.conditions
+
+    def _admit(self, _peer: str, _own: str) -> Audience:
+        return self.audience
+
+    def _page(self) -> AsyncIterator[bytes] | None:
+        return self._slices() if self.is_serving else None
+
+    async def _slices(self) -> AsyncIterator[bytes]:
+        yield b"a 1\n"
+        yield b"b 2\n"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    found = Broker()
+    async with running(found.port):
+        yield found
+
+
+async def get(broker: Broker, path: str) -> tuple[int, str, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{broker.port.port}{path}") as answer,
+    ):
+        return answer.status, answer.headers["Content-Type"], await answer.text()
+
+
+async def test_a_page_is_sent_whole(broker: Broker):
+    status, kind, text = await get(broker, "/metrics")
+
+    assert (status, text) == (200, "a 1\nb 2\n")
+    assert kind.startswith("text/plain; version=")
+
+
+async def test_there_is_no_page_before_the_broker_serves(broker: Broker):
+    broker.is_serving = False
+    status, _, text = await get(broker, "/metrics")
+
+    assert status == 503
+    assert "/readyz" in text
+
+
+async def test_a_stranger_reads_no_metrics(broker: Broker):
+    broker.audience = Audience.CLIENT
+    status, _, text = await get(broker, "/metrics")
+
+    assert status == 403
+    assert text == (
+        "protectedMode: 127.0.0.1 is admitted as a client, and metrics are for administration; add its address to "
+        "metricsWhiteList, or set protectedMode=false\n"
+    )
+
+
+async def test_the_white_list_admits_readers_of_metrics(broker: Broker):
+    broker.audience, broker.white_list = Audience.CLIENT, "192.0.2.0/24;127.0.0.0/8"
+
+    assert (await get(broker, "/metrics"))[0] == 200
+
+
+async def test_brokers_may_read_metrics(broker: Broker):
+    broker.audience = Audience.BROKER
+
+    assert (await get(broker, "/metrics"))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_health_is_json_with_reasons(broker: Broker, path: str):
+    status, kind, text = await get(broker, path)
+
+    assert (status, kind) == (200, "application/json; charset=utf-8")
+    (condition,) = json.loads(text)["conditions"].values()
+    assert condition["ok"]
+    assert condition["reason"]
+
+
+async def test_a_missing_condition_is_a_status_and_a_reason(broker: Broker):
+    broker.conditions.append(Condition("disk", False, "it is full"))
+    status, _, text = await get(broker, "/readyz")
+
+    assert status == 503
+    assert json.loads(text) == {
+        "status": "unavailable",
+        "conditions": {
+            "store": {"ok": True, "reason": "open"},
+            "disk": {"ok": False, "reason": "it is full"},
+        },
+    }
+    assert (await get(broker, "/healthz"))[0] == 200
+
+
+async def test_a_stranger_reads_no_reasons(broker: Broker):
+    broker.audience = Audience.CLIENT
+    broker.conditions = [Condition("disk", False, "/var/store is full")]
+    status, _, text = await get(broker, "/readyz")
+
+    assert (status, json.loads(text)) == (503, {"status": "unavailable"})
+
+
+async def test_other_paths_are_not_found(broker: Broker):
+    assert (await get(broker, "/"))[0] == 404
+
+
+async def test_a_port_in_use_is_named(broker: Broker):
+    second = MetricsPort(
+        "127.0.0.1", broker.port.port, lambda: None, broker, lambda _peer, _own: Audience.CLIENT, lambda: ""
+    )
+    with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{broker.port.port}: .*; change metricsPromExporterPort"):
+        await second.start()
