@@ -14,11 +14,11 @@ from tests.support.other_machine import OtherMachine
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.ports import free_ports
 
+ROOT = Path(__file__).resolve().parents[2]
 # Metrics of Apache's page that ours lacks.
 MISSING = {
     "rocketmq_pop_buffer_scan_time_consume_milliseconds": "no buffer of check points is scanned: all are in memory",
     "rocketmq_pop_revive_out_message_total": "nothing is read from the revive topic",
-    "rocketmq_pop_revive_retry_messages_total": "the script waits for no message of POP to return",
     "rocketmq_timing_messages": "counts by topic do not survive a restart; rocketbroker_timing_messages has their sum",
 }
 
@@ -83,11 +83,18 @@ def test_the_figures_are_those_of_the_requests(measured: Measured):
     assert value("rocketmq_rollback_messages_total", topic) == 1
     assert value("rocketmq_half_messages", topic) == 1
     assert value("rocketmq_timer_dequeue_total", topic) == 1
-    assert value("rocketmq_pop_revive_in_message_total", 'revive_message_type="ACK"') == 1
+    assert value("rocketmq_pop_revive_in_message_total", 'topic="MeasuredPop"', 'revive_message_type="ACK"') == 1
+    assert value("rocketmq_pop_revive_retry_messages_total", 'topic="MeasuredReturn"', 'put_status="PUT_OK"') == 1
     assert value("rocketmq_producer_connections", 'language="java"', 'version="v5_5_0"') == 1
     assert value("rocketmq_consumer_connections", 'consumer_group="CG_Measured"', 'consume_mode="push"') == 1
     assert value("rocketmq_rpc_latency_milliseconds_count", "pull_message", 'is_long_polling="true"') == 1
     assert value("rocketmq_consumer_lag_messages", topic) >= 4
+
+
+def test_the_manual_explains_each_metric(measured: Measured):
+    manual = (ROOT / "docs" / "operations" / "monitor.md").read_text()
+
+    assert [name for name in shapes(measured.page) if f"`{name}`" not in manual] == ["target_info"]
 
 
 def test_the_broker_is_ready(measured: Measured):

@@ -81,7 +81,7 @@ class BrokerMetricsPort:
         config, store, replication = settings.broker, broker.store, broker.replication
         meters = broker.stats.meters
         assert meters is not None, "they exist while metrics do"
-        self._roles = broker.parts
+        self._config, self._roles = config, broker.parts
         health = BrokerHealth(
             config,
             settings.store,
@@ -129,7 +129,7 @@ class BrokerMetricsPort:
             self._page,
             health,
             ProtectedMode(settings.transport),
-            lambda: config.metrics_white_list,
+            self._white_list,
         )
         self._parts = PartList(loop_watch, copying, self._port)
 
@@ -152,6 +152,9 @@ class BrokerMetricsPort:
 
     def _is_serving(self) -> bool:
         return self._roles.role is not None
+
+    def _white_list(self) -> str:
+        return self._config.metrics_white_list
 
     def _page(self) -> AsyncIterator[bytes] | None:
         return self._metrics.page() if self._is_serving() else None

@@ -21,6 +21,7 @@ NORMAL: Final = "normal"
 FIFO: Final = "fifo"
 DELAY: Final = "delay"
 TRANSACTION: Final = "transaction"
+_SMALL: Final = SIZE_BOUNDS[0]
 _SHARDING_KEY: Final = b"__SHARDINGKEY\x01"
 
 
@@ -38,7 +39,14 @@ class Traffic:
         """Count requests with messages of the same size."""
         self.nums += nums
         self.size += size
-        self.sizes.add(size / nums, requests)
+        sizes, each = self.sizes, size / nums
+        if each <= _SMALL:
+            # As ``Histogram.add``, for nearly all messages.
+            sizes.buckets[0] += requests
+            sizes.count += requests
+            sizes.sum += each * requests
+        else:
+            sizes.add(each, requests)
 
 
 class SendMeter:
@@ -72,18 +80,19 @@ class SendMeter:
         self, properties: Sequence[bytes], bodies: Sequence[ReadableBuffer], size: int, nums: int
     ) -> None:
         """Count requests that came together, with their properties and bodies, and all their messages."""
-        requests, lengths = len(bodies), list(map(len, bodies))
+        requests, total = len(bodies), sum(map(len, bodies))
         # The headers of the requests are alike, and so is what a record has beside its body.
-        overhead = (size - sum(lengths)) // requests
+        overhead = (size - total) // requests
         # Messages of batches that came together have one size.
-        is_even = nums != requests or _bucket(min(lengths) + overhead) == _bucket(max(lengths) + overhead)
-        if is_even and not any(_SHARDING_KEY in each for each in properties):
+        longest = max(map(len, bodies)) + overhead
+        is_even = nums != requests or longest <= _SMALL or _bucket(min(map(len, bodies)) + overhead) == _bucket(longest)
+        # A key that is in none is not in all of them together: one search instead of many.
+        if is_even and _SHARDING_KEY not in b"".join(properties):
             self._normal.add(nums, size, requests)
             return
-        for each, length in zip(properties, lengths, strict=True):
-            self.sent(
-                self._topic, each, (length + overhead) if nums == requests else size // requests, nums // requests
-            )
+        for each, body in zip(properties, bodies, strict=True):
+            its_size = len(body) + overhead if nums == requests else size // requests
+            self.sent(self._topic, each, its_size, nums // requests)
 
 
 class MessageMeters:

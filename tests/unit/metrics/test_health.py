@@ -11,7 +11,7 @@ from rocketbroker.store.commitlog.put_message import Refusal, StandingRefusals
 
 
 class Broker:
-    """What health looks at."""
+    """The parts of a broker that its health depends on."""
 
     def __init__(self, namesrv: str = "", role: Any = "ASYNC_MASTER", replicas: int = 1) -> None:
         self.refusals = StandingRefusals()

@@ -137,3 +137,12 @@ def test_what_is_left_of_descriptors_is_for_the_store(caplog):
     count.leave("127.0.0.1:1")
     assert count.enter("127.0.0.1:2", 99)
     assert "1 connections are open, and the process may open only 100 files" in caplog.text
+
+
+def test_rejected_connections_count_by_the_limit():
+    count = ConnectionCount(ConnectionLimits(max_connections=2, max_connections_per_address=1))
+    entered(count, "192.0.2.1", 3)
+    entered(count, "192.0.2.2", 1)
+    entered(count, "192.0.2.3", 1)
+
+    assert count.rejected == {"maxConnectionsPerAddress": 2, "maxConnections": 1}

@@ -78,7 +78,7 @@ class TimerBypass:
 
 
 class TimerFigures(NamedTuple):
-    """How far behind the timer is.
+    """Lag of the timer.
 
     Attributes:
         enqueue_lag: messages of its queue that it has not read.

@@ -194,3 +194,18 @@ def test_a_slot_is_delivered_up_to_an_offset():
     for queue_offset, done in ((3, 0), (4, 1), (9, 2), (2, 2), (10, 3)):
         slot.deliver_to(queue_offset)
         assert slot.done == done
+
+
+def test_waiting_messages_count_by_the_time_left(tmp_path):
+    with ThreadPoolExecutor(1) as thread:
+        wheel = TimerWheel(SlotFiles(tmp_path), thread)
+        wheel._loaded_to = START + SLOT_FILE_MS
+        for ms, offset in ((0, 1), (3000, 2), (50_000, 3), (2 * SLOT_FILE_MS, 4)):
+            wheel.add(START + ms, offset, is_delete=False)
+
+        assert wheel.due(START - 1) == 0
+        assert wheel.due(START + 3000) == 2
+        # The last one is in a file that is not in memory.
+        assert wheel.due_within(START, (5, 60, 3600)) == [2, 1, 1]
+        assert wheel.due_within(START, (5, 60)) == [2, 1]
+        assert wheel.count() == 4

@@ -171,7 +171,7 @@ def test_rocketmqs_defaults_are_warnings(file: Path, name: str):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("enableCompaction", "true"), ("inBrokerContainer", "true"), ("litePullMessageEnable", "false")],
+    [("enableCompaction", "true"), ("inBrokerContainer", "true"), ("commercialEnable", "true")],
 )
 def test_what_breaks_no_promise_is_a_warning(file: Path, name: str, value: str):
     file.write_text(f"{name}={value}\n")
@@ -185,3 +185,21 @@ def test_the_shipped_files_have_none():
 
     assert len(entries) > len(paths) > 5
     assert [entry for entry in entries if refusal(entry.key, entry.value)] == []
+
+
+@pytest.mark.parametrize("exporter", ["LOG", "OTLP_GRPC"])
+def test_an_exporter_that_is_missing_is_rejected_with_what_to_do(file: Path, exporter: str):
+    file.write_text(f"metricsExporterType={exporter}\n")
+    with pytest.raises(
+        ConfigError, match=rf"metricsExporterType={exporter} is rejected: .*; set metricsExporterType=PROM"
+    ):
+        load_broker_settings(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("metricsExporterType", "PROMETHEUS"), ("metricsLabel", "a=b"), ("metricsLabel", "a-b:c")]
+)
+def test_metrics_take_no_other_values(file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+    with pytest.raises(ConfigError, match=f"{name}={value} is not valid: it takes"):
+        load_broker_settings(file)

@@ -7,6 +7,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.histogram import Histogram
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, OnAcknowledged
 from tests.support.fakes import FakeConnection
@@ -113,3 +114,15 @@ def test_a_send_that_waited_too_long_for_its_turn_is_rejected():
     assert "the limit is 300 ms (waitTimeMillsInSendQueue)" in error.value.remark
     apply_updates([config], {"brokerFastFailureEnable": "false"})
     fast_failure.check(connection)
+
+
+async def test_waits_are_timed_for_metrics_alone():
+    fast_failure = BrokerFastFailure(BrokerConfig())
+    (first,) = waiting(fast_failure, 1)
+    first(ACKNOWLEDGED)
+    fast_failure.times = Histogram((1.0,))
+    ends: list[OnAcknowledged] = []
+    fast_failure.answer_when_acknowledged(ends.append, str, 3)
+    ends[0](ACKNOWLEDGED)
+
+    assert fast_failure.times.buckets == [3, 0]
