@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.rebalance_lock_manager import RebalanceLockManager
+from rocketbroker.broker.message_meters import NORMAL, MessageMeters
 from rocketbroker.broker.timer.timer_rewrite import HandleScheduleMessage
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -104,7 +105,7 @@ async def send_path(runs: list[int] | None = None, capacity: int = 10_000, **set
         apply_updates([config], {"sendThreadPoolQueueCapacity": str(capacity)})
         topics = TopicConfigManager(root / "topics.json", config, clock)
         topics.update(TopicConfig("T", 4, 4))
-        stats = BrokerStatsManager(clock, config.broker_cluster_name)
+        stats = BrokerStatsManager(clock, config.broker_cluster_name, MessageMeters())
         sizes = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 500, "max_index_num": 2000}
         store = make_store(root / "store", clock, **(sizes | settings))
         groups = SubscriptionGroupManager(root / "subscriptionGroup.json", config, clock)
@@ -140,7 +141,11 @@ async def sent(
         await asyncio.sleep(0)  # the answers are written
         item = broker.stats.topic_put("T")
         requests = sum(latency.count for latency in endpoint.meter.figures.values())
-        return bytes(transport.written), *broker.stored(), [item.nums, item.times, item.size, item.misses, requests]
+        assert broker.stats.meters is not None
+        traffic = broker.stats.meters.traffic("T", NORMAL)
+        measured = [traffic.nums, traffic.size, traffic.sizes.count, *traffic.sizes.buckets]
+        counts = [item.nums, item.times, item.size, item.misses, requests, *measured]
+        return bytes(transport.written), *broker.stored(), counts
 
 
 def by_opaque(answers: bytes) -> list[Command]:

@@ -44,7 +44,7 @@ class Traffic:
             # As ``Histogram.add``, for nearly all messages.
             sizes.buckets[0] += requests
             sizes.count += requests
-            sizes.sum += each * requests
+            sizes.sum += size * requests / nums
         else:
             sizes.add(each, requests)
 

@@ -304,7 +304,7 @@ class TimerWheel:
         return min(firsts, default=None)
 
     def due(self, until_ms: int) -> int:
-        """Return the number of undelivered messages in slots up to a time; few slots are due at once."""
+        """Return the number of undelivered messages in memory whose slot is not later; files are loaded before that."""
         if not self._order or self._order[0] > until_ms:
             return 0
         return sum(len(slot.messages) - slot.done for ms, slot in self._slots.items() if ms <= until_ms)

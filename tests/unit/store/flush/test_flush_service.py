@@ -407,6 +407,7 @@ async def test_a_failed_sync_makes_the_store_read_only_until_all_of_it_is_rewrit
         log.flusher.start()
         assert not (await asyncio.wait_for(log.flusher.wait_flushed(end), 60)).ok
         assert log.flusher.error == log.refusals.reason(Refusal.READ_ONLY) == reason
+        assert log.flusher.errors > 0
         assert (log.known, log.flusher.flushed_offset) == (0, 0)
 
     await until(lambda: log.refusals.current is None)

@@ -341,6 +341,11 @@ class TestTime:
         for boundary in ("LOWER", "UPPER"):
             assert (await store.queries.offset_in_queue_by_time("Topic", 0, 0, boundary)) == 2
 
+    async def test_store_times_are_read_on_a_thread(self, store: MessageStore, times):
+        places = [("Topic", 0, -1), ("Topic", 0, 3), ("Nowhere", 0, 0)]
+
+        assert await store.queries.store_timestamps(places) == [-1, times[1], -1]
+
     def test_store_times_are_reported(self, store: MessageStore, times):
         assert [store.queries.message_store_timestamp("Topic", 0, at) for at in (-1, 0, 2, 3, 5, 6)] == [
             -1,
