@@ -72,28 +72,30 @@ class ConsumerLagCalculator:
         oldest: list[tuple[str, int, int]] = []
         ages: list[tuple[GroupLag, bool]] = []
         looked_at = 0
-        for group, topic, stored_in in list(self._subscriptions()):
+        for group, topic, stored_in in self._subscriptions():
             config = self._topics.select(stored_in)
-            if config is None:
-                continue
             lag = GroupLag(group, topic, topic != stored_in)
-            for queue_id in range(config.write_queue_nums):
+            for queue_id in range(config.write_queue_nums if config else 0):
                 for offset, is_queueing in self._add_queue(lag, stored_in, queue_id):
                     oldest.append((stored_in, queue_id, offset))
                     ages.append((lag, is_queueing))
                 looked_at += 1
                 if not looked_at % _AT_A_TIME:
                     await asyncio.sleep(0)
-            found.append(lag)
+            looked_at += 1
+            if not looked_at % _AT_A_TIME:
+                await asyncio.sleep(0)
+            if config is not None:
+                found.append(lag)
         await self._add_ages(oldest, ages)
         return found
 
     def _subscriptions(self) -> Iterator[tuple[str, str, str]]:
         """Yield group, topic and the topic that stores the messages, which is a retry topic for some of POP."""
-        for group, info in self._consumers.groups.items():
+        for group, info in list(self._consumers.groups.items()):
             if info.is_broadcasting:
                 continue
-            for topic in info.subscription_table:
+            for topic in list(info.subscription_table):
                 if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
                     continue
                 yield group, topic, topic
