@@ -170,6 +170,8 @@ class BrokerMetricsManager:
             )
             for lag in lags
             for queue_id, number in lag.queues.items()
+            # Most queues have none, and there may be very many.
+            if number
         )
         yield gauge(
             "rocketbroker_consumer_queue_lag_messages", by_queue, "Messages of a queue that a group has not consumed."

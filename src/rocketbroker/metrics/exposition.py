@@ -1,6 +1,6 @@
 """Prometheus's text format, in slices: a page may have samples of ten thousand topics.
 
-A sample costs some 12 µs, so that the page of a large broker takes a second. The event loop serves others after each
+A line costs some 15 µs, so that the page of a large broker takes seconds. The event loop serves others after each
 slice. So samples come from generators: work that a sample needs is done when its slice is.
 """
 

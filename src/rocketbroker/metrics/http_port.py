@@ -112,6 +112,8 @@ class MetricsPort:
         await response.prepare(request)
         for each in page:
             await response.write(each)
+            # A reader on this machine may take all of it without a wait.
+            await asyncio.sleep(0)
         return response
 
     def _health(
