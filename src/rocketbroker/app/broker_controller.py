@@ -20,7 +20,7 @@ from rocketbroker.app.broker_replication import (
     RoleParts,
     bind_ha,
 )
-from rocketbroker.app.server_process import limits_of
+from rocketbroker.app.server_process import limits_of, missing_metrics
 from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
@@ -485,8 +485,7 @@ class BrokerController:
         try:
             from rocketbroker.app.metrics_port import BrokerMetricsPort
         except ModuleNotFoundError as error:
-            text = f"metricsExporterType=PROM needs the package {error.name!r}: pip install 'rocketbroker[metrics]'"
-            raise ConfigError(text) from error
+            raise missing_metrics(error) from error
         return BrokerMetricsPort(
             self._settings,
             self,

@@ -5,8 +5,9 @@
 
 import ipaddress
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from rocketbroker.app.server_process import limits_of
+from rocketbroker.app.server_process import limits_of, missing_metrics
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.common.clock import SystemClock
@@ -23,6 +24,9 @@ from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
+
+if TYPE_CHECKING:
+    from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
 
 
 class NamesrvController:
@@ -64,7 +68,24 @@ class NamesrvController:
             self.address_server = AddressServer(
                 config.address_server_bind_address, config.address_server_port, self._name_servers
             )
-        self._parts = PartList(*(part for part in (self._server, self.address_server) if part is not None))
+        self.metrics = self._make_metrics_port(mode)
+        parts = self._server, self.address_server, self.metrics
+        self._parts = PartList(*(part for part in parts if part is not None))
+
+    def _make_metrics_port(self, mode: ProtectedMode) -> "NamesrvMetricsPort | None":
+        """Return the port of metrics and health, ``None`` without an exporter.
+
+        Raises:
+            ConfigError: The packages of the extra ``metrics`` are missing.
+        """
+        if self._settings.namesrv.metrics_exporter_type != "PROM":
+            return None
+        try:
+            from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
+        except ModuleNotFoundError as error:
+            raise missing_metrics(error) from error
+        settings, routes = self._settings, self.route_info_manager
+        return NamesrvMetricsPort(settings, routes, self._server, mode, lambda: self.address)
 
     @property
     def port(self) -> int:

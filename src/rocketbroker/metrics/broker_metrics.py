@@ -26,7 +26,7 @@ from rocketbroker.codec.message.topic_validator import (
 )
 from rocketbroker.codec.remoting.bodies.client import ConsumeType
 from rocketbroker.common.config import BrokerConfig
-from rocketbroker.common.config.broker_config import parse_labels
+from rocketbroker.common.config.metrics_settings import parse_labels
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, GroupLag
 from rocketbroker.metrics.exposition import Family, Labels, Samples, counter, gauge, histogram, write

@@ -21,7 +21,7 @@ from rocketbroker.transport.access import Admit, RefusalLog
 log = logging.getLogger(__name__)
 
 _SHUTDOWN_S: Final = 1.0
-_STARTING: Final = "the broker is starting or stopping; /readyz says what is missing\n"
+_STARTING: Final = "the server is starting or stopping; /readyz says what is missing\n"
 
 
 class MetricsPort:

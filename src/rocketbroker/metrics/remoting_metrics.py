@@ -49,9 +49,9 @@ class RemotingMetricsManager:
         self._server = server
         self._meter = server.meter
 
-    def rpc(self) -> Iterator[Family]:
+    def rpc(self, prefix: str = "rocketmq") -> Iterator[Family]:
         """Yield ``rpc_latency``."""
-        yield histogram("rocketmq_rpc_latency_milliseconds", self._rpc_latency(), "Rpc latency")
+        yield histogram(f"{prefix}_rpc_latency_milliseconds", self._rpc_latency(), "Rpc latency")
 
     def _rpc_latency(self) -> Samples:
         for key, latency in list(self._meter.figures.items()):

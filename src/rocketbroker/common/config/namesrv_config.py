@@ -9,7 +9,6 @@ from rocketbroker.common.config.fields import (
     HOT,
     PORT_MAX,
     BindAddress,
-    ConfigModel,
     FilePath,
     Flag,
     Trait,
@@ -19,15 +18,19 @@ from rocketbroker.common.config.fields import (
     size,
     whole,
 )
+from rocketbroker.common.config.metrics_settings import MetricsPortSettings
 
 
 def _below_home(name: str) -> str:
     return str(Path.home() / "namesrv" / name)
 
 
-class NamesrvConfig(ConfigModel):
+class NamesrvConfig(MetricsPortSettings):
     """Routes, limits and address server of the name server."""
 
+    metrics_prom_exporter_port: Whole = setting(
+        5558, "HTTP port of metrics and health, 0 for a free one.", whole(0, PORT_MAX, own=True)
+    )
     config_store_path: FilePath = setting(
         lambda: _below_home("namesrv.properties"),
         "File that stores changes at run time; with -c it is that file.",
