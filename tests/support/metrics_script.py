@@ -33,7 +33,7 @@ _HALF, _COMMIT, _ROLLBACK = 4, 8, 12
 
 
 class Shape(NamedTuple):
-    """What a board or an alert depends on: the type of a metric, its help, its labels and the bounds of its buckets."""
+    """Type of a metric, its help, its labels and the bounds of its buckets: boards and alerts depend on them."""
 
     kind: str
     help: str

@@ -24,6 +24,10 @@ def test_each_setting_of_rocketmq_stands_once():
         "grpcServerPort",
         "brokerConfigPath",
         "maxMessageSize",
+        "metricsExporterType",
+        "metricsLabel",
+        "metricsPromExporterHost",
+        "metricsPromExporterPort",
     }  # several servers have them
 
     assert set(listed) == known_properties.names()

@@ -29,7 +29,7 @@ class NamesrvConfig(MetricsPortSettings):
     """Routes, limits and address server of the name server."""
 
     metrics_prom_exporter_port: Whole = setting(
-        5558, "HTTP port of metrics and health, 0 for a free one.", whole(0, PORT_MAX, own=True)
+        5558, "HTTP port of metrics and health, 0 for a free one.", whole(0, PORT_MAX, shown_default="5558")
     )
     config_store_path: FilePath = setting(
         lambda: _below_home("namesrv.properties"),
