@@ -26,27 +26,44 @@ _SHARDING_KEY: Final = b"__SHARDINGKEY\x01"
 
 
 class Traffic:
-    """Messages of one type that were stored in one topic: their number, bytes and sizes, one for each request."""
+    """Messages of one type that were stored in one topic: their number, bytes and sizes, one for each request.
 
-    __slots__ = ("nums", "size", "sizes")
+    ``small`` and ``small_size`` are those of requests with one message of the first bucket, which nearly all are: two
+    numbers are added for each.
+    """
+
+    __slots__ = ("_nums", "_size", "_sizes", "small", "small_size")
 
     def __init__(self) -> None:
-        self.nums = 0
-        self.size = 0
-        self.sizes = Histogram(SIZE_BOUNDS)
+        self.small = self.small_size = 0
+        self._nums = self._size = 0
+        self._sizes = Histogram(SIZE_BOUNDS)
 
     def add(self, nums: int, size: int, requests: int = 1) -> None:
         """Count requests with messages of the same size."""
-        self.nums += nums
-        self.size += size
-        sizes, each = self.sizes, size / nums
-        if each <= _SMALL:
-            # As ``Histogram.add``, for nearly all messages.
-            sizes.buckets[0] += requests
-            sizes.count += requests
-            sizes.sum += size * requests / nums
-        else:
-            sizes.add(each, requests)
+        self._nums += nums
+        self._size += size
+        self._sizes.add(size / nums, requests)
+
+    @property
+    def nums(self) -> int:
+        """Number of messages."""
+        return self._nums + self.small
+
+    @property
+    def size(self) -> int:
+        """Number of their bytes."""
+        return self._size + self.small_size
+
+    @property
+    def sizes(self) -> Histogram:
+        """Mean size of the messages of each request."""
+        found = Histogram(SIZE_BOUNDS)
+        found.take(self._sizes)
+        found.buckets[0] += self.small
+        found.count += self.small
+        found.sum += self.small_size
+        return found
 
 
 class SendMeter:
@@ -61,10 +78,14 @@ class SendMeter:
 
     def sent(self, topic: str, properties: bytes, size: int, nums: int = 1) -> None:
         """Count one request; ``topic`` is where its messages are stored."""
-        if topic == self._topic and _SHARDING_KEY not in properties:
-            self._normal.add(nums, size)
-        else:
+        if topic != self._topic or _SHARDING_KEY in properties:
             self._sent_otherwise(topic, properties, size, nums)
+        elif nums == 1 and size <= _SMALL:
+            normal = self._normal
+            normal.small += 1
+            normal.small_size += size
+        else:
+            self._normal.add(nums, size)
 
     def _sent_otherwise(self, topic: str, properties: bytes, size: int, nums: int) -> None:
         if topic.startswith(DLQ_GROUP_TOPIC_PREFIX):
@@ -88,7 +109,11 @@ class SendMeter:
         is_even = nums != requests or longest <= _SMALL or _bucket(min(map(len, bodies)) + overhead) == _bucket(longest)
         # A key that is in none is not in all of them together: one search instead of many.
         if is_even and _SHARDING_KEY not in b"".join(properties):
-            self._normal.add(nums, size, requests)
+            if nums == requests and longest <= _SMALL:
+                self._normal.small += nums
+                self._normal.small_size += size
+            else:
+                self._normal.add(nums, size, requests)
             return
         for each, body in zip(properties, bodies, strict=True):
             its_size = len(body) + overhead if nums == requests else size // requests
