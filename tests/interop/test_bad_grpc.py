@@ -108,7 +108,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         settings |= {"autoCreateSubscriptionGroup": "false", "autoCreateTopicEnable": "false"}
         broker = launch_serving(servers, namesrv, SETTINGS | settings)
         endpoints = f"{LOOPBACK}:{port}"
-        prepare(GrpcServer("ours", namesrv.address, broker.address, endpoints, lambda: None))
+        prepare(GrpcServer("ours", namesrv.address, broker.address, endpoints, {}))
         commands: queue.Queue[pb.TelemetryCommand | None] = queue.Queue()
         commands.put(pb.TelemetryCommand(settings=subscribing("billing")))
         with grpc.insecure_channel(endpoints) as channel:

@@ -80,7 +80,7 @@ def test_a_mistyped_sub_command_is_answered_with_the_nearest(name: str, mistyped
         ("mqadmin", "mqadmin topicS", ["topicStatus"]),
         ("mqadmin", "mqadmin topicStatus --to", ["--topic"]),
         ("mqstore", "mqstore dump ch", ["checkpoint"]),
-        ("mqanalytics", "mqanalytics co", ["compare", "count"]),
+        ("mqanalytics", "mqanalytics co", ["compact", "compare", "count"]),
         ("mqdev", "mqdev --bro", ["--broker-port"]),
     ],
 )
