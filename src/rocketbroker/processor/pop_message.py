@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
+from rocketbroker.broker.client.consumer_group_info import SUB_ALL
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
@@ -183,9 +184,7 @@ class PopMessageProcessor:
                 f"{config.pop_ck_max_buffer_size:,}; acknowledge messages, or raise popCkMaxBufferSize"
             )
             raise BrokerResponseError(ResponseCode.POLLING_FULL, remark)
-        expression = header.exp or "*"
-        wanted = self._subscriptions.carried(header.exp_type, expression)
-        self._consumers.compensate_subscribe_data(header.consumer_group, header.topic, header.exp_type, expression)
+        wanted = self._subscriptions.carried(header.exp_type, header.exp or SUB_ALL)
         self._pops += 1
         revive_queue_id = self._pops % self._check_points.revive_queue_nums
         pop = _Pop(
@@ -445,21 +444,29 @@ class PopMessageProcessor:
     def _finish(self, pop: _Pop) -> Command | list[Buffer] | Held:
         """Answer a pop, or hold it if it found nothing and may wait."""
         header = pop.command.header
-        if not pop.count:
+        answer: Command | list[Buffer] | Held
+        if pop.count:
+            if pop.rest > 0:
+                # Another waiting pop can have the rest.
+                self._polling.wake(header.topic, header.consumer_group, header.queue_id)
+            size = sum(map(len, pop.buffers))
+            head = pop_response_head(pop.command.opaque, self._header(pop), size)
+            pieces = [head, *pop.buffers]
+            answer = [b"".join(pieces)] if size <= JOIN_LIMIT else pieces
+        else:
             self._stats.group_get(header.topic, header.consumer_group).misses += 1
             left_ms = header.born_time + header.poll_time - self._clock.time_ms()
-            if not pop.may_wait or left_ms <= 0:
+            if pop.may_wait and left_ms > 0:
+                self._suspend(pop, left_ms)
+                answer = HELD
+            else:
                 remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
-                return response(ResponseCode.POLLING_TIMEOUT, remark, self._header(pop))
-            self._suspend(pop, left_ms)
-            return HELD
-        if pop.rest > 0:
-            # Another waiting pop can have the rest.
-            self._polling.wake(header.topic, header.consumer_group, header.queue_id)
-        size = sum(map(len, pop.buffers))
-        head = pop_response_head(pop.command.opaque, self._header(pop), size)
-        pieces = [head, *pop.buffers]
-        return [b"".join(pieces)] if size <= JOIN_LIMIT else pieces
+                answer = response(ResponseCode.POLLING_TIMEOUT, remark, self._header(pop))
+        # Only now: a pop that is refused leaves nothing in memory.
+        self._consumers.compensate_subscribe_data(
+            header.consumer_group, header.topic, header.exp_type, header.exp or SUB_ALL
+        )
+        return answer
 
     def _suspend(self, pop: _Pop, left_ms: int) -> None:
         """Hold a pop.

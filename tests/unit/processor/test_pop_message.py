@@ -278,6 +278,7 @@ def test_a_pop_without_its_check_point_delivers_nothing(broker: PopBroker, monke
         answer(broker)
     assert error.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert broker.offsets.query("G", TOPIC, 0) == 0
+    assert not broker.consumers.has_popped("G", TOPIC)
 
 
 def test_a_pop_keeps_what_it_has_when_the_next_check_point_fails(

@@ -81,11 +81,14 @@ def tag_codes_of(sub_string: str) -> frozenset[int] | None:
     return _cached(sub_string) if len(sub_string) <= LONGEST_CACHED else _tag_codes_of(sub_string)
 
 
-def _tag_codes_of(sub_string: str) -> frozenset[int] | None:
-    tags = [tag.strip() for tag in sub_string.split("||")]
+def _tags_of(sub_string: str) -> list[str]:
     if sub_string.strip() == SUB_ALL:
-        return None
-    return frozenset(tags_code(tag) for tag in tags if tag) or None
+        return []
+    return list(dict.fromkeys(stripped for tag in sub_string.split("||") if (stripped := tag.strip())))
+
+
+def _tag_codes_of(sub_string: str) -> frozenset[int] | None:
+    return frozenset(map(tags_code, _tags_of(sub_string))) or None
 
 
 _cached = lru_cache(maxsize=_MOST_CACHED)(_tag_codes_of)
@@ -113,6 +116,13 @@ class Subscription:
         self.sub_version = data.sub_version
         self.is_tag = is_tag_type(data.expression_type)
         self.tag_codes = tag_codes_of(data.sub_string or "||".join(data.tags_set)) if self.is_tag else None
+
+
+def subscription_of(topic: str, expression_type: str | None, expression: str) -> Subscription:
+    """Return the subscription that an expression describes (FilterAPI.build)."""
+    tags = _tags_of(expression) if is_tag_type(expression_type) else []
+    codes = [tags_code(each) for each in tags]
+    return Subscription(SubscriptionData(topic, expression, 0, tags, codes, expression_type or TAG))
 
 
 # Conflicts between the subscriptions of a group's clients (see ConsumerRunningInfo.analyzeSubscription).
@@ -236,10 +246,7 @@ def _subscribed(subscriptions: Iterable[SubscriptionData]) -> _Subscribed:
 def _comparable(data: SubscriptionData) -> tuple[str, str]:
     if not is_tag_type(data.expression_type):
         return data.expression_type, data.sub_string.strip()
-    if not data.tags_set and "||" not in data.sub_string:
-        return TAG, data.sub_string.strip() or "*"
-    tags = sorted({tag.strip() for tag in (data.sub_string or "||".join(data.tags_set)).split("||")} - {""})
-    return TAG, " || ".join(tags) or "*"
+    return TAG, " || ".join(sorted(_tags_of(data.sub_string or "||".join(data.tags_set)))) or SUB_ALL
 
 
 def _text(subscribed: tuple[str, str]) -> str:

@@ -2,14 +2,21 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo, ClientGroups
-from rocketbroker.broker.client.consumer_group_info import SUB_ALL, TAG, ConsumerGroupInfo, Subscription, is_tag_type
+from rocketbroker.broker.client.consumer_group_info import (
+    LONGEST_CACHED,
+    ConsumerGroupInfo,
+    Subscription,
+    subscription_of,
+)
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.message.tags_code import tags_code
 from rocketbroker.codec.message.topic_validator import is_system_group
-from rocketbroker.codec.remoting.bodies.client import ConsumerData, SubscriptionData
+from rocketbroker.codec.remoting.bodies.client import ConsumerData
 from rocketbroker.codec.remoting.bodies.offset import MessageQueueForC, ResetOffsetBody, ResetOffsetBodyForC
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.handler import Audience, Connection
@@ -25,6 +32,16 @@ log = logging.getLogger(__name__)
 _PORT_BYTES = 4
 # Seconds after its last pop for which a group counts as subscribed (subscriptionExpiredTimeout).
 _COMPENSATED_S = 600.0
+# Groups choose how many topics they pop, and by which expressions: so many entries take 10 MB at most.
+_MOST_COMPENSATED = 10_000
+
+
+class _Popped(msgspec.Struct, gc=False, eq=False):
+    """The last pop of a topic by a group: its time, and its expression, ``None`` if that is long."""
+
+    time: float
+    expression_type: str | None
+    expression: str | None
 
 
 class ConsumerManager(ClientGroups):
@@ -49,8 +66,8 @@ class ConsumerManager(ClientGroups):
         self._on_ids_changed = on_ids_changed
         self._on_unregister = on_unregister
         self.groups: dict[str, ConsumerGroupInfo] = {}
-        # Group -> topic -> time, expression type and expression of the last pop.
-        self._compensated: dict[str, dict[str, tuple[float, str | None, str]]] = {}
+        # By group and topic, the oldest pop first.
+        self._compensated: OrderedDict[tuple[str, str], _Popped] = OrderedDict()
         # Number of times that the clients of a group began to differ in their subscriptions.
         self.conflict_count = 0
 
@@ -62,12 +79,10 @@ class ConsumerManager(ClientGroups):
         """Return the subscription of the group to the topic: that of its heartbeats, else that of its pops."""
         info = self.groups.get(group)
         found = None if info is None else info.subscription_table.get(topic)
-        if found is None and topic in self.compensated_topics(group):
-            _, expression_type, expression = self._compensated[group][topic]
-            tags = [each.strip() for each in expression.split("||")] if is_tag_type(expression_type) else []
-            tags = [each for each in tags if each and each != SUB_ALL]
-            codes = [tags_code(each) for each in tags]
-            found = Subscription(SubscriptionData(topic, expression, 0, tags, codes, expression_type or TAG))
+        if found is None and self.has_popped(group, topic):
+            popped = self._compensated[group, topic]
+            if popped.expression is not None:
+                return subscription_of(topic, popped.expression_type, popped.expression)
         return found
 
     def find_channel(self, group: str, client_id: str) -> ClientChannelInfo | None:
@@ -99,15 +114,17 @@ class ConsumerManager(ClientGroups):
 
         Runs once per pop.
         """
-        topics = self._compensated.get(group)
-        if topics is None:
-            topics = self._compensated[group] = {}
-        topics[topic] = self._clock.monotonic(), expression_type, expression
+        compensated, key = self._compensated, (group, topic)
+        kept = expression if len(expression) <= LONGEST_CACHED else None
+        compensated[key] = _Popped(self._clock.monotonic(), expression_type, kept)
+        compensated.move_to_end(key)
+        if len(compensated) > _MOST_COMPENSATED:
+            compensated.popitem(last=False)
 
-    def compensated_topics(self, group: str) -> set[str]:
-        """Return the topics that the group has popped lately, whether it sends heartbeats or not."""
-        since = self._clock.monotonic() - _COMPENSATED_S
-        return {topic for topic, (popped, _, _) in self._compensated.get(group, {}).items() if popped > since}
+    def has_popped(self, group: str, topic: str) -> bool:
+        """Return true if the group has popped the topic lately, whether it sends heartbeats or not."""
+        popped = self._compensated.get((group, topic))
+        return popped is not None and popped.time > self._clock.monotonic() - _COMPENSATED_S
 
     def groups_subscribed_to(self, topic: str) -> list[str]:
         """Return the groups with clients that consume the topic (queryTopicConsumeByWho)."""
@@ -169,14 +186,11 @@ class ConsumerManager(ClientGroups):
                 self._on_unregister(group)
 
     def scan_not_active(self) -> None:
-        """Also forget what no group has popped for long."""
+        """Forget expired subscriptions of pops as well."""
         super().scan_not_active()
-        for group in list(self._compensated):
-            topics = self.compensated_topics(group)
-            if topics:
-                self._compensated[group] = {topic: self._compensated[group][topic] for topic in topics}
-            else:
-                del self._compensated[group]
+        since = self._clock.monotonic() - _COMPENSATED_S
+        while self._compensated and next(iter(self._compensated.values())).time <= since:
+            self._compensated.popitem(last=False)
 
     def runtime_info(self) -> dict[str, str]:
         """Return the counts of subscription conflicts and of groups in conflict, if any (not in RocketMQ)."""

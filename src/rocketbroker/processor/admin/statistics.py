@@ -14,7 +14,7 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.codec.message.pop_info import pop_retry_topics
+from rocketbroker.codec.message.pop_info import normal_topic, pop_retry_topics
 from rocketbroker.codec.remoting.bodies.offset import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -144,18 +144,20 @@ class StatisticsRequests:
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table or info.is_broadcasting:
             return self._subscribed(group, committed)
-        subscribed = info.subscription_table.keys() | self.consumers.compensated_topics(group)
+        # A pop commits an offset.
+        committed = set(committed)
+        popped = {topic for topic in committed if self.consumers.has_popped(group, topic)}
+        subscribed = info.subscription_table.keys() | popped
         retries = {name for topic in subscribed for name in pop_retry_topics(topic, group)}
-        return sorted(subscribed | retries & set(committed))
+        return sorted(subscribed | retries & committed)
 
     def _subscribed(self, group: str, topics: Iterable[str]) -> list[str]:
         """Select the topics that the group subscribes to or has popped lately; all while it has no client."""
         info = self.consumers.group_info(group)
         if info is None or not info.subscription_table:
             return list(topics)
-        popped = self.consumers.compensated_topics(group)
-        popped |= {name for topic in popped for name in pop_retry_topics(topic, group)}
-        return [topic for topic in topics if topic in info.subscription_table or topic in popped]
+        table, has_popped = info.subscription_table, self.consumers.has_popped
+        return [topic for topic in topics if topic in table or has_popped(group, normal_topic(topic, group))]
 
     def _count_queues(self, topics: Iterable[str]) -> int:
         """Count the queues of those topics that exist."""
@@ -194,13 +196,13 @@ class StatisticsRequests:
         A pop commits the offset after its messages, an ordered one that of the first without an acknowledgement: its
         batch lies behind the offset, with what is acknowledged after a gap.
         """
-        popped, place = self.pops.find(topic, group, queue_id), (topic, group, queue_id)
-        batch = self.orders.info(*place)
+        popped, where = self.pops.find(topic, group, queue_id), (topic, group, queue_id)
+        batch = self.orders.info(*where)
         if popped is None and batch is None:
             return
-        committed, returns = progress.consumer_offset, self.orders.next_visible_ms(*place)
-        ordered = self.orders.in_flight(*place)
-        acknowledged = sum(offset >= committed for offset in self.orders.acknowledged(*place))
+        committed, returns = progress.consumer_offset, self.orders.next_visible_ms(*where)
+        ordered = self.orders.in_flight(*where)
+        acknowledged = sum(offset >= committed for offset in self.orders.acknowledged(*where))
         progress.pop_in_flight, progress.pop_revive_time = ordered, returns
         progress.pop_waiting = max(progress.broker_offset - committed - acknowledged - ordered, 0)
         if popped is not None:

@@ -268,12 +268,24 @@ def test_a_group_that_pops_without_heartbeats_counts_as_subscribed_for_ten_minut
     clock.advance(300)
     manager.compensate_subscribe_data("g", "U", "SQL92", "a = 1")
     clock.advance(301)
-    assert manager.compensated_topics("g") == {"U"}
+    assert [manager.has_popped("g", topic) for topic in "TU"] == [False, True]
     manager.scan_not_active()
-    assert (manager.compensated_topics("g"), manager.find_subscription_data("g", "T")) == ({"U"}, None)
+    assert (list(manager._compensated), manager.find_subscription_data("g", "T")) == ([("g", "U")], None)
     clock.advance(300)
+    assert not manager.has_popped("g", "U")
     manager.scan_not_active()
-    assert (manager.compensated_topics("g"), manager._compensated) == (set(), {})
+    assert not manager._compensated
+
+
+def test_subscriptions_of_pops_are_bounded(clock, manager, monkeypatch):
+    monkeypatch.setattr(consumer_manager, "_MOST_COMPENSATED", 3)
+    for group in "abcad":
+        clock.advance(1)
+        manager.compensate_subscribe_data(group, "T", None, "*")
+    assert [group for group, _ in manager._compensated] == ["c", "a", "d"], "the oldest pop is forgotten"
+    manager.compensate_subscribe_data("e", "T", None, "x" * 257)
+    assert manager.has_popped("e", "T")
+    assert manager.find_subscription_data("e", "T") is None, "a long expression is not kept"
 
 
 async def test_housekeeping_scans_by_itself(clock, manager):
