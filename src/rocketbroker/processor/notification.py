@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService, PopRequest
 from rocketbroker.broker.longpolling.pull_request import Wanted
@@ -26,6 +27,7 @@ from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pop_checks import PopChecks
 from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, held_filters
 from rocketbroker.processor.support.request_family import answers
+from rocketbroker.store.read.checked_reader import FILTER_TURN_S
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -67,7 +69,9 @@ class NotificationRequests:
         wanted: Wanted = (None, None)
         if header.exp_type and header.exp:
             wanted = self.subscriptions.carried(header.exp_type, header.exp)
-        if any(self._has_message(header, wanted, name, queue_id) for name, queue_id in self._queues(topic, header)):
+        # One turn of the event loop for all queues together: each of them may have messages that nobody wants.
+        end = perf_counter() + FILTER_TURN_S
+        if any(self._has_message(header, wanted, *queue, end) for queue in self._queues(topic, header)):
             return response(header=NotificationResponseHeader(has_msg=True))
         if held is None:
             # Clients name their own time.
@@ -103,10 +107,12 @@ class NotificationRequests:
         all_queues = range(topic.read_queue_nums)
         yield from ((header.topic, each) for each in (all_queues if header.queue_id < 0 else [header.queue_id]))
 
-    def _has_message(self, header: NotificationRequestHeader, wanted: Wanted, topic: str, queue_id: int) -> bool:
+    def _has_message(
+        self, header: NotificationRequestHeader, wanted: Wanted, topic: str, queue_id: int, end: float
+    ) -> bool:
         """Return true if a pop of the queue would find a message, or pass messages that it does not want.
 
-        Messages on disk and those that take more than a turn of the event loop are not examined: a pop gets past them.
+        Messages on disk and those that are left at time ``end`` are not examined: a pop gets past them.
 
         Raises:
             BrokerResponseError: SYSTEM_ERROR; the disk cannot be read.
@@ -117,7 +123,7 @@ class NotificationRequests:
         offset = self._position(group, topic, queue_id)
         if offset >= self.fetcher.queue_end(topic, queue_id):
             return False
-        if tag_codes is None and message_filter is None:
+        if (tag_codes is None and message_filter is None) or perf_counter() >= end:
             return True
         matches = None if tag_codes is None else tag_codes.__contains__
         request = GetMessageRequest(topic, queue_id, offset, 1, 1, matches, message_filter, scans_ahead=True)

@@ -1,6 +1,7 @@
 """Notifications of messages to pop, the number of held pops, and the roll-back of a RocksDB that is not there."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError, StoreError
+from rocketbroker.processor import notification
 from rocketbroker.processor.notification import NotificationRequests
 from rocketbroker.processor.support.pop_checks import PopChecks
-from rocketbroker.store.read.checked_reader import ColdRead
-from rocketbroker.store.read.get_message import GetMessageResult, GetMessageStatus
+from rocketbroker.store.read.checked_reader import FILTER_TURN_S, ColdRead
+from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 from tests.support.fakes import FakeConnection
 from tests.support.pop_broker import TOPIC, PopBroker
@@ -61,8 +63,9 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
-    """A broker with topic T of two queues."""
+async def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Asked]:
+    """A broker with topic T of two queues, and with time to examine messages on a busy machine."""
+    monkeypatch.setattr(notification, "FILTER_TURN_S", 60.0)
     async with running(PopBroker(tmp_path / "store")) as broker:
         yield Asked(broker, broker.config)
 
@@ -154,6 +157,29 @@ async def test_messages_that_were_not_examined_count(
     ]
     monkeypatch.setattr(MessageFetcher, "fetch", lambda *_: fetched.pop(0))
     assert [asked.notify(queue_id=0, **wanted) for _ in range(3)] == [YES, YES, NO]
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=["tags", "properties"])
+async def test_all_queues_are_examined_in_one_turn(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+):
+    apply_updates([asked.broker.config], {"enablePropertyFilter": "true"})
+    asked.broker.topics.update(TopicConfig(TOPIC, 9, 9))
+    for queue_id in range(1, 9):
+        asked.broker.send(TAGS="a", queue_id=queue_id)
+    fetch, fetched = MessageFetcher.fetch, []
+
+    def noted(fetcher: MessageFetcher, wish: GetMessageRequest) -> object:
+        fetched.append(wish.queue_id)
+        return fetch(fetcher, wish)
+
+    monkeypatch.setattr(MessageFetcher, "fetch", noted)
+    assert (asked.notify(**wanted), fetched) == (NO, [*range(1, 9)])
+    fetched.clear()
+    monkeypatch.setattr(notification, "FILTER_TURN_S", FILTER_TURN_S)
+    passed = (number * FILTER_TURN_S / 4 for number in itertools.count())
+    monkeypatch.setattr(notification, "perf_counter", lambda: next(passed))
+    assert (asked.notify(**wanted), fetched) == (YES, [1, 2, 3])
 
 
 async def test_an_unreadable_disk_is_told(asked: Asked, monkeypatch: pytest.MonkeyPatch):
