@@ -16,11 +16,16 @@ from rocketbroker.broker.persist.config_manager import (
     struct_text,
 )
 from rocketbroker.broker.persist.durable_progress import TableChanges
-from rocketbroker.broker.topic.topic_config_manager import GROUP_ATTRIBUTES, alter_attributes
+from rocketbroker.broker.topic.topic_config_manager import Attribute, alter_attributes
 from rocketbroker.codec.message.topic_validator import validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
-from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.bodies.topic_config import (
+    PRIORITY_FACTOR,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    percent_of,
+)
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import AddressShares
 from rocketbroker.common.clock import Clock
@@ -28,6 +33,11 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
+
+#: Attributes of groups (SubscriptionGroupAttributes).
+GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
+    PRIORITY_FACTOR: Attribute(changeable=True, takes="0 to 100", accepts=lambda value: percent_of(value) is not None)
+}
 
 # Limit of groups that are remembered only for their pulls.
 MOST_PASSING = 1_000

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,6 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     PERM_INHERIT,
     PERM_READ_WRITE,
     PERM_WRITE,
-    PRIORITY_FACTOR,
     QUEUE_TYPE,
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -59,7 +57,6 @@ SCHEDULE_TOPIC_QUEUE_NUM = 18
 BENCHMARK_TOPIC_QUEUE_NUM = 1024
 CLUSTER_TOPIC_QUEUE_NUM = 16
 REVIVE_TOPIC_QUEUE_NUM = 8
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
@@ -119,13 +116,6 @@ def _one_of(*values: str, changeable: bool = False, unserved: frozenset[str] = f
     return Attribute(changeable, " or ".join(values), lambda value: value in values, unserved)
 
 
-def _from_to(least: int, most: int, *, changeable: bool = False) -> Attribute:
-    def accepts(value: str) -> bool:
-        return _NUMBER.fullmatch(value) is not None and least <= int(value) <= most
-
-    return Attribute(changeable, f"{least} to {most}", accepts)
-
-
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTION = "COMPACTION"
 
@@ -136,8 +126,6 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
         "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED", changeable=True
     ),
 }
-
-GROUP_ATTRIBUTES: Mapping[str, Attribute] = {PRIORITY_FACTOR: _from_to(0, 100, changeable=True)}
 
 
 def unserved_attribute(attributes: Mapping[str, str]) -> str | None:

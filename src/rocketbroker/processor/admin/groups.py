@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.broker.topic.topic_config_manager import GROUP_ATTRIBUTES, TopicConfigManager, alter_attributes
+from rocketbroker.broker.topic.subscription_group_manager import GROUP_ATTRIBUTES, SubscriptionGroupManager
+from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager, alter_attributes
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.client import QuerySubscriptionResponseBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, TopicList

@@ -90,6 +90,17 @@ def test_a_group_has_attributes(parts, processor):
         assert parts.subscription_groups.groups["G"].attributes == wanted
 
 
+@pytest.mark.parametrize("text", ["0", "+50", "0050", "-0", "100", "101", "-1", "", "5.0", "9" * 20])
+def test_a_number_that_is_accepted_is_the_one_that_counts(parts, processor, text):
+    group = SubscriptionGroupConfig("G", attributes={"+priority.factor": text})
+    if text in {"101", "-1", "", "5.0", "9" * 20}:
+        refusal(processor.update_and_create_subscriptiongroup, body=group.encode())
+        assert "G" not in parts.subscription_groups.groups
+    else:
+        assert call(processor.update_and_create_subscriptiongroup, body=group.encode()).code == 0
+        assert parts.subscription_groups.groups["G"].priority_factor == int(text)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"retryMaxTimes":"many"}'])
 def test_bad_bodies_are_named(processor, body):
     code, remark = refusal(processor.update_and_create_subscriptiongroup, body=body)

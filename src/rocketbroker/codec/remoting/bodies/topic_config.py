@@ -31,7 +31,8 @@ BATCH_CQ = "BatchCQ"
 #: Attribute of a group: percent of its pops that read the queues of a PRIORITY topic in order (``priority.factor``).
 PRIORITY_FACTOR: Final = "priority.factor"
 _ALL_BY_PRIORITY: Final = 100
-_PERCENT: Final = re.compile(r"[0-9]{1,3}")
+# At most the digits of a Java long.
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class TopicFilterType(StrEnum):
@@ -194,8 +195,14 @@ class SubscriptionGroupConfig(RemotingSerializable):
     @property
     def priority_factor(self) -> int:
         """Percent of its pops that read the queues of a topic by priority."""
-        text = self.attributes.get(PRIORITY_FACTOR, "")
-        return int(text) if _PERCENT.fullmatch(text) else _ALL_BY_PRIORITY
+        percent = percent_of(self.attributes.get(PRIORITY_FACTOR, ""))
+        return _ALL_BY_PRIORITY if percent is None else percent
+
+
+def percent_of(text: str) -> int | None:
+    """Return the number of an attribute from 0 to 100, ``None`` if it has another value."""
+    number = int(text) if _NUMBER.fullmatch(text) else -1
+    return number if 0 <= number <= _ALL_BY_PRIORITY else None
 
 
 class SubscriptionGroupList(RemotingSerializable):
