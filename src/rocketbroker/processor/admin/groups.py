@@ -90,10 +90,13 @@ class GroupRequests:
     def _update(
         self, connection: Connection, configs: Sequence[SubscriptionGroupConfig]
     ) -> Command | Awaitable[Command]:
+        # A list may name a group twice: what is checked is the change of what the earlier ones leave.
+        left: dict[str, dict[str, str]] = {}
         for config in configs:
             _check(config)
-            old = self.groups.groups.get(config.group_name)
-            alter_attributes(GROUP_ATTRIBUTES, None if old is None else old.attributes, config.attributes)
+            name, old = config.group_name, self.groups.groups.get(config.group_name)
+            current = left.get(name, None if old is None else old.attributes)
+            left[name] = alter_attributes(GROUP_ATTRIBUTES, current, config.attributes)
         log.info("%d groups updated by %s: %s", len(configs), connection.remote_address, configs[:MOST_LOGGED])
         for config in configs:
             self.groups.update(config)

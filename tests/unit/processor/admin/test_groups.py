@@ -90,6 +90,20 @@ def test_a_group_has_attributes(parts, processor):
         assert parts.subscription_groups.groups["G"].attributes == wanted
 
 
+def test_a_list_may_change_a_group_twice_but_not_in_part(parts, processor):
+    add, remove = ({f"{sign}priority.factor": "50"} for sign in "+-")
+
+    def listed(*changes):
+        return SubscriptionGroupList([SubscriptionGroupConfig("G", attributes=each) for each in changes]).encode()
+
+    update = processor.update_and_create_subscriptiongroup_list
+    assert call(update, body=listed(add, remove, add)).code == 0
+    assert parts.subscription_groups.groups["G"].attributes == {"priority.factor": "50"}
+    _, remark = refusal(update, body=listed(remove, remove))
+    assert "attempt to delete a nonexistent key: priority.factor" in remark
+    assert parts.subscription_groups.groups["G"].attributes == {"priority.factor": "50"}
+
+
 @pytest.mark.parametrize("text", ["0", "+50", "0050", "-0", "100", "101", "-1", "", "5.0", "9" * 20])
 def test_a_number_that_is_accepted_is_the_one_that_counts(parts, processor, text):
     group = SubscriptionGroupConfig("G", attributes={"+priority.factor": text})
