@@ -227,7 +227,7 @@ class GroupRequests:
     def query_subscription_by_consumer(
         self, _connection: Connection, command: RemotingCommand[QuerySubscriptionByConsumerRequestHeader]
     ) -> Command:
-        """Answer the subscription of the group's clients, or none if the group has no client.
+        """Answer the subscription of the group's clients, else that of its last pop, if any.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if a name is illegal.
