@@ -204,37 +204,38 @@ class PopMessageProcessor:
     ) -> Iterator[tuple[str, int]]:
         """Return the queues to visit in order.
 
-        One answer names a queue number once for the topic and once for retries, so that it holds one retry topic.
+        One answer names a queue number once for the topic and once for retries, so that it holds one retry topic. Each
+        chance has a number of its own, so that each setting has the effect that it names, whatever the others are.
         """
-        config, number = self._config, int(random.random() * 100)
-        by_priority = topic.is_by_priority and not header.order and number < group.priority_factor
-        probability = (
-            config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
-        )
-        first = 0 if by_priority else number
-        retries: Iterator[tuple[str, int]] = iter(())
-        if not header.order:
-            version = 2 if config.enable_retry_topic_v2 else 1
-            if version == 2 and config.retrieve_message_from_pop_retry_topic_v1 and number % 2 == 0:
-                version = 1
-            name = pop_retry_topic(header.topic, header.consumer_group, version)
-            retry_topic = self._topics.select(name)
-            if retry_topic is not None:
-                retries = self._from(name, retry_topic.read_queue_nums, first)
+        config = self._config
+        by_priority = topic.has_priorities and not header.order and _chance(group.priority_factor)
         own = (
             iter([(header.topic, header.queue_id)])
             if header.queue_id >= 0
-            else self._from(header.topic, topic.read_queue_nums, first)
+            else self._queues_from(topic, by_priority=by_priority)
         )
-        return chain(retries, own) if number < probability else chain(own, retries)
+        if header.order:
+            return own
+        version = 2 if config.enable_retry_topic_v2 else 1
+        if version == 2 and config.retrieve_message_from_pop_retry_topic_v1 and _chance(50):
+            version = 1
+        retry_topic = self._topics.select(pop_retry_topic(header.topic, header.consumer_group, version))
+        if retry_topic is None:
+            return own
+        probability = (
+            config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
+        )
+        retries = self._queues_from(retry_topic, by_priority=by_priority)
+        return chain(retries, own) if _chance(probability) else chain(own, retries)
 
-    def _from(self, topic: str, queue_nums: int, number: int) -> Iterator[tuple[str, int]]:
-        """Return the queues of a topic by priority, or from another one on; 0 for ``number`` is the highest."""
-        first = number % queue_nums if queue_nums else 0
+    def _queues_from(self, topic: TopicConfig, *, by_priority: bool) -> Iterator[tuple[str, int]]:
+        """Return the queues of a topic from that of the highest priority on, or from any one on."""
+        queue_nums = topic.read_queue_nums
+        first = int(random.random() * queue_nums) if queue_nums > 1 and not by_priority else 0
         queue_ids = chain(range(first, queue_nums), range(first))
         if self._config.priority_order_asc:
             queue_ids = chain(reversed(range(first)), reversed(range(first, queue_nums)))
-        return zip(repeat(topic), queue_ids, strict=False)
+        return zip(repeat(topic.topic_name), queue_ids, strict=False)
 
     # -- visits
 
@@ -549,6 +550,11 @@ class PopMessageProcessor:
         if not count:
             return response(ResponseCode.PULL_NOT_FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE.name, fields)
         return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
+
+
+def _chance(percent: int) -> bool:
+    """Return true in so many percent of the calls."""
+    return random.random() * 100 < percent
 
 
 def _queue_offset(record: memoryview) -> int:

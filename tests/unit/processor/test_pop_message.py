@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -535,9 +536,9 @@ async def test_a_retry_has_the_handle_of_its_delivery(tmp_path: Path) -> None:
 async def test_old_retry_topics_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await with_retries(tmp_path, 1, enableRetryTopicV2="true")
     try:
-        monkeypatch.setattr(random, "random", lambda: 0.515)
+        monkeypatch.setattr(random, "random", lambda: 0.5)
         assert await broker.pop() == []
-        monkeypatch.setattr(random, "random", lambda: 0.505)
+        monkeypatch.setattr(random, "random", lambda: 0.499)
         assert bodies(await broker.pop()) == [b"again"]
     finally:
         await broker.stop()
@@ -600,11 +601,11 @@ async def test_other_topics_are_popped_from_any_queue_on(
 ) -> None:
     set_config(by_priority, priorityOrderAsc=ascending)
     by_priority.topics.update(TopicConfig("P", 4, 4, attributes={"-message.type": ""}))
-    monkeypatch.setattr(random, "random", lambda: 0.425)
+    monkeypatch.setattr(random, "random", lambda: 0.625)
     assert b"".join(bodies(await by_priority.pop(topic="P"))) == wanted
 
 
-@pytest.mark.parametrize(("number", "wanted"), [(29, b"3210"), (30, b"1032")])
+@pytest.mark.parametrize(("number", "wanted"), [(29, b"3210"), (30, b"0321")])
 async def test_a_group_reads_by_priority_as_often_as_it_says(
     by_priority: PopBroker, monkeypatch: pytest.MonkeyPatch, number: int, wanted: bytes
 ) -> None:
@@ -613,8 +614,28 @@ async def test_a_group_reads_by_priority_as_often_as_it_says(
     assert b"".join(bodies(await by_priority.pop(topic="P"))) == wanted
 
 
+async def test_each_chance_is_independent_of_the_others(by_priority: PopBroker) -> None:
+    name = pop_retry_topic("P", "G")
+    by_priority.topics.update(TopicConfig(name, 1, 1))
+    set_config(by_priority, popFromRetryProbability="20", popFromRetryProbabilityForPriority="50")
+    topic, retry_topic = by_priority.topics.select("P"), (name, 0)
+    assert topic is not None
+    random.seed(1)
+
+    def first_of_many(priority_factor: int) -> Counter[tuple[str, int]]:
+        attributes = {"priority.factor": str(priority_factor)}
+        group = SubscriptionGroupConfig("G", attributes=attributes)
+        asked = header(topic="P", queue_id=-1)
+        return Counter(next(by_priority.pops._plan(topic, group, asked)) for _ in range(4_000))
+
+    # 20 % of half of them, and 50 % of the other half.
+    assert 1_250 < first_of_many(50)[retry_topic] < 1_550
+    # The few that do not read by priority begin at any queue.
+    assert set(first_of_many(98)) == {retry_topic, *(("P", each) for each in range(4))}
+
+
 async def test_an_ordered_pop_has_no_priorities(by_priority: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "random", lambda: 0.305)
+    monkeypatch.setattr(random, "random", lambda: 0.625)
     found = await by_priority.pop("O", topic="P", order=True, attempt_id="a")
     assert b"".join(bodies(found)) == b"1032"
 

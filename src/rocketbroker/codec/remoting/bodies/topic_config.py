@@ -60,7 +60,7 @@ class TopicConfig(RemotingSerializable):
         return self.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     @property
-    def is_by_priority(self) -> bool:
+    def has_priorities(self) -> bool:
         """True if its messages have priorities, each of which is a queue (TopicMessageType.PRIORITY)."""
         return self.attributes.get(MESSAGE_TYPE) == PRIORITY
 

@@ -75,8 +75,8 @@ def test_defaults_are_those_of_java_subscription_group():
 
 
 def test_attributes_say_what_is_read_by_priority():
-    assert TopicConfig("T", attributes={"message.type": "PRIORITY"}).is_by_priority
-    assert not TopicConfig("T", attributes={"message.type": "NORMAL"}).is_by_priority
+    assert TopicConfig("T", attributes={"message.type": "PRIORITY"}).has_priorities
+    assert not TopicConfig("T", attributes={"message.type": "NORMAL"}).has_priorities
     factors = {None: 100, "0": 0, "50": 50, "+50": 50, "0050": 50, "-0": 0, "100": 100}
     factors |= dict.fromkeys(("many", "101", "-1", "", "9" * 20), 100)
     for text, factor in factors.items():
