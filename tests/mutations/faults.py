@@ -19,6 +19,7 @@ REPLICATION = "tests/integration/test_replication.py::test_no_message_that_both_
 DELAY_CRASH = "tests/property/test_delay_crash.py"
 TRANSACTION_CRASH = "tests/property/test_transaction_crash.py"
 POP_CRASH = "tests/property/test_pop_crash.py"
+POP_RECOVERY = "tests/unit/broker/pop/test_pop_recovery.py"
 POP_SHORTCUTS = "tests/property/test_pop_shortcuts.py"
 CONNECTION = "tests/property/test_connection.py"
 OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
@@ -44,6 +45,13 @@ MUTATIONS = (
         "not header.order and not self._offsets.resets",
         "not header.order",
         POP_SHORTCUTS,
+    ),
+    Mutation(
+        "a copy does not wait until its own queue of the retry topic is on disk",
+        "PopReviveService._revive",
+        "self._topics.has_on_disk(topic, queue_id)",
+        "self._topics.has_on_disk(topic, 0)",
+        POP_RECOVERY,
     ),
     Mutation(
         "an acknowledgement of several messages names the first only",

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.store.message_store import MessageStore
@@ -43,6 +45,7 @@ GROUP, ORDERED = "G", "O"
 INVISIBLE_MS = (1_000, 5_000, 30_000, 120_000)
 # Messages that a consumer remembers, also those that it has acknowledged.
 REMEMBERED = 40
+MOST_QUEUES = 4
 # Times looked at one by one after a crash.
 MOST_TIMES = 6
 
@@ -118,6 +121,7 @@ class PopCrashScript(RecordedScript[Promised]):
         super().__init__(root, flush_disk_type, seed)
         random.seed(seed)
         self._separate_retry_queues = bool(seed % 2)
+        self._queue_nums = QUEUE_NUMS
         self._live = Promised()
         # Queue and offset of each message.
         self._places: dict[int, tuple[int, int]] = {}
@@ -141,6 +145,7 @@ class PopCrashScript(RecordedScript[Promised]):
             (self._change, 8),
             (self._reset, 3),
             (self._delete_group, 1),
+            (self._change_queues, 2),
             (self._wait, 16),
             (self._step_clock, 2),
             (self._sync, 6),
@@ -179,7 +184,7 @@ class PopCrashScript(RecordedScript[Promised]):
 
     async def _send(self) -> None:
         for _ in range(self._chance.choice([1, 1, 4])):
-            number, queue_id = next(self._numbers), self._chance.randrange(QUEUE_NUMS)
+            number, queue_id = next(self._numbers), self._chance.randrange(self._queue_nums)
             body = self._body(number)
             self._mark(Trying(partial(_maybe_sent, number), partial(_maybe_stored, queue_id)))
             self._places[number] = queue_id, self._broker.send(body, queue_id, UNIQ_KEY=f"U{number}")
@@ -191,7 +196,7 @@ class PopCrashScript(RecordedScript[Promised]):
         now, invisible_ms = self._clock.time_ms(), self._chance.choice(INVISIBLE_MS)
         latest_ms = self._live.latest_ms
         self._mark(Trying(lambda _, fate: any_pop(fate, now + invisible_ms, latest_ms)))
-        queue_id, most = self._chance.choice([-1, -1, 0, 1]), self._chance.choice([1, 3, 32])
+        queue_id, most = self._chance.choice([-1, -1, *range(self._queue_nums)]), self._chance.choice([1, 3, 32])
         found = await self._broker.pop(GROUP, queue_id, most, invisible_ms)
         self._mark(Did(partial(_popped, found)))
         for each in found:
@@ -204,7 +209,7 @@ class PopCrashScript(RecordedScript[Promised]):
         again = self._chance.random() < 0.15
         if not again:
             self._attempt = f"a{next(self._numbers)}"
-        queue_id, most = self._chance.choice([-1, 0, 1]), self._chance.choice([1, 3, 32])
+        queue_id, most = self._chance.choice([-1, *range(self._queue_nums)]), self._chance.choice([1, 3, 32])
         found = await self._broker.pop(ORDERED, queue_id, most, invisible_ms, order=True, attempt_id=self._attempt)
         self._mark(Did(partial(_popped_in_order, found, now, again)))
         for each in found:
@@ -292,7 +297,7 @@ class PopCrashScript(RecordedScript[Promised]):
 
     async def _reset(self) -> None:
         """Reset a group in a queue, mostly back."""
-        queue_id, group = self._chance.randrange(QUEUE_NUMS), self._chance.choice([GROUP, ORDERED])
+        queue_id, group = self._chance.randrange(self._queue_nums), self._chance.choice([GROUP, ORDERED])
         end = self._broker.store.queues.max_offset_in_queue(TOPIC, queue_id)
         target = self._chance.choice([0, end, self._chance.randint(0, end), max(end - 3, 0)])
 
@@ -326,6 +331,15 @@ class PopCrashScript(RecordedScript[Promised]):
         requests = family(GroupRequests, groups=broker.groups, offsets=broker.offsets, stats=broker.stats)
         header = DeleteSubscriptionGroupRequestHeader(GROUP, clean_offset=True)
         await broker.call(requests.delete_subscriptiongroup, header)
+
+    async def _change_queues(self) -> None:
+        """Let messages return to queue 0 or to those of their numbers from now on, and give the topic another queue."""
+        self._separate_retry_queues = not self._separate_retry_queues
+        apply_updates([self._broker.config], {"useSeparateRetryQueue": str(self._separate_retry_queues).lower()})
+        if self._queue_nums < MOST_QUEUES:
+            self._broker.topics.update(TopicConfig(TOPIC, self._queue_nums + 1, self._queue_nums + 1))
+            self._queue_nums += 1
+            self.counts["more queues"] += 1
 
     async def _change_on_disk(
         self,

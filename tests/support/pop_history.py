@@ -248,11 +248,21 @@ def popped(fate: Fate, back: Return, came: Came) -> Fate:
     if came.is_first:
         assert fate.first, f"delivered once more from its topic: {fate}"
         return fate._replace(first=False).with_return(back)
-    due = [each for each in fate.returns if each.times == came.times and each.visible_ms <= came.time_ms]
+    # Not a delivery of this millisecond: it cannot have returned, whatever the clock has shown before it was set back.
+    now = _pop_time(back.handle)
+    due = [
+        each
+        for each in fate.returns
+        if each.times == came.times and each.visible_ms <= came.time_ms and (not now or _pop_time(each.handle) != now)
+    ]
     assert due, f"delivered from the retry topic at {came.time_ms} for the {came.times}. time: {fate}"
     # Those that may have ended last.
     gone = min(due, key=lambda each: (not each.sure, each.visible_ms))
     return fate.without(gone).with_return(back)._replace(copies=(*fate.copies, came.times))
+
+
+def _pop_time(handle: str) -> str:
+    return handle.split(" ", 2)[1] if handle else ""
 
 
 def any_pop(fate: Fate, visible_ms: int, now: int) -> list[Fate]:

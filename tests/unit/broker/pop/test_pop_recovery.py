@@ -11,7 +11,8 @@ from rocketbroker.broker.pop.pop_queues import OpenCheckPoint
 from rocketbroker.broker.pop.pop_recovery import PopRecovery
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
-from rocketbroker.codec.message.pop_info import REVIVE_GROUP, revive_topic
+from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topic, revive_topic
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import StoreError
@@ -254,6 +255,28 @@ async def test_copies_in_a_queue_of_their_own_are_not_stored_again(
     async with running(killed(broker, tmp_path / "killed")) as again:
         assert again.check_points.count == 0
         assert await returned(again) == [b"a"]
+
+
+async def test_a_copy_waits_until_its_queue_is_on_disk(
+    broker: PopBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would not know the queue, and nobody would read it."""
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
+    retry_topic = pop_retry_topic(TOPIC, "G")
+    broker.topics.update(TopicConfig(retry_topic, 2, 2))
+    broker.topics.update(TopicConfig(TOPIC, 4, 4))
+    broker.send(b"a", 3)
+    await broker.pop(queue_id=3, invisible_ms=1_000)
+    broker.clock.advance(2)
+    monkeypatch.setattr(broker.topics, "_on_persist", lambda _table: None)
+    await broker.run()
+    grown = broker.topics.select(retry_topic)
+    assert grown is not None
+    assert (grown.read_queue_nums, broker.store.queues.max_offset_in_queue(retry_topic, 3)) == (4, 0)
+    async with running(killed(broker, tmp_path / "killed")) as again:
+        apply_updates([again.config], {"useSeparateRetryQueue": "true"})
+        assert await returned(again) == [b"a"]
+        assert again.store.queues.max_offset_in_queue(retry_topic, 3) == 1
 
 
 async def test_a_copy_belongs_to_one_of_two_equal_messages(
