@@ -13,7 +13,7 @@ have followed in the same turn of the event loop.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.message_properties import get_property
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topics
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.offset import OrderInfo
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
@@ -243,14 +244,17 @@ class PopRecovery:
             entries = self._reader.entries(queue, at, _BATCH)
             if not entries:
                 break
-            records = await self._reader.records(queue, entries)
-            if len(records) < len(entries):
-                text = "POP: %d records of %s are damaged or missing, so some messages may return once more, or never"
-                log.error(text, len(entries) - len(records), queue.topic)
-            for record in records:
-                yield decode_record(record)
+            for message in await self._sound(queue, entries):
+                yield message
             at = entries[-1][0] + 1
             await asyncio.sleep(0)  # let others run
+
+    async def _sound(self, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]) -> list[MessageExt]:
+        records = await self._reader.records(queue, entries)
+        if len(records) < len(entries):
+            text = "POP: %d records of %s are damaged or missing, so some messages may return once more, or never"
+            log.error(text, len(entries) - len(records), queue.topic)
+        return [decode_record(record) for record in records]
 
     def _revive_queues(self) -> list[ConsumeQueueInterface]:
         return [queue for queue in self._queues if queue.topic == self._check_points.revive_topic]
@@ -318,13 +322,20 @@ class PopRecovery:
         return pop_retry_topics(queue.topic, queue.group)
 
     async def _last_copies(self, topic: str) -> list[MessageExt]:
-        """Return the messages of a retry topic that the log has after the last record."""
-        return [
-            message
-            for queue in self._queues.queues_of(topic).values()
-            async for message in self._messages(queue, queue.max_offset - _MOST_COPIES)
-            if message.commit_log_offset > self._last_record
-        ]
+        """Return the messages of a retry topic that the log has after the last record.
+
+        They are of one check point, which has 32 messages at most, so that they are among the last 32 of each queue. A
+        topic may have thousands of queues, of which one got copies, or two: the entries alone say which.
+        """
+        found: list[MessageExt] = []
+        for number, queue in enumerate(list(self._queues.queues_of(topic).values()), 1):
+            at = max(queue.max_offset - _MOST_COPIES, queue.min_offset)
+            while entries := self._reader.entries(queue, at, _MOST_COPIES) if at < queue.max_offset else []:
+                found += await self._sound(queue, [entry for entry in entries if entry[1] > self._last_record])
+                at = entries[-1][0] + 1
+            if not number % _BATCH:
+                await asyncio.sleep(0)  # let others run
+        return found
 
     async def _close_returned(self, check_point: OpenCheckPoint, copies: list[MessageExt]) -> bool:
         """Acknowledge the originals of copies; return false if they are not all of this check point."""

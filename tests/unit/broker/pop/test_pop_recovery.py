@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from rocketbroker.broker.pop.pop_recovery import PopRecovery
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_check_point import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketbroker.codec.message.pop_info import REVIVE_GROUP, pop_retry_topic, revive_topic
+from rocketbroker.codec.message.raw_records import ExpectedRecord
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import StoreError
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
+from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterface
+from rocketbroker.store.read.message_fetcher import EntryReader
 from tests.support.fakes import FakeClock
 from tests.support.pop_broker import TOPIC, Handed, PopBroker
 from tests.support.running import running
@@ -247,14 +251,35 @@ async def test_copies_without_the_record_that_follows_them_are_not_stored_again(
 async def test_copies_in_a_queue_of_their_own_are_not_stored_again(
     broker: PopBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    apply_updates([broker.config], {"popFromRetryProbability": "0"})
+    for body in (b"older", b"newer"):
+        broker.send(body)
+        await broker.pop(queue_id=0, most=1, invisible_ms=1_000)
+        broker.clock.advance(2)
+        await broker.run()
     apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
-    broker.send(b"a", 1)
-    await broker.pop(queue_id=1, invisible_ms=1_000)
+    for queue_id, body in ((1, b"a"), (0, b"b")):
+        broker.send(body, queue_id)
+        await broker.pop(queue_id=queue_id, most=1, invisible_ms=1_000)
+        broker.clock.advance(0.5)
     broker.clock.advance(2)
     await run_to_next_record(broker, monkeypatch)
+    read = []
+    records = EntryReader.records
+
+    async def noted(
+        reader: EntryReader, queue: ConsumeQueueInterface, entries: Sequence[ExpectedRecord]
+    ) -> list[memoryview]:
+        if entries and queue.topic == pop_retry_topic(TOPIC, "G"):
+            read.append((queue.queue_id, len(entries)))
+        return await records(reader, queue, entries)
+
+    monkeypatch.setattr(EntryReader, "records", noted)
     async with running(killed(broker, tmp_path / "killed")) as again:
-        assert again.check_points.count == 0
-        assert await returned(again) == [b"a"]
+        assert read == [(1, 1)], "the older copies are not read"
+        # The other queue's check point is open still.
+        assert again.check_points.count == 1
+        assert await returned(again) == [b"a", b"b", b"newer", b"older"]
 
 
 async def test_a_copy_waits_until_its_queue_is_on_disk(
