@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "a copy does not wait until its own queue of the retry topic is on disk",
         "PopReviveService._revive",
-        "self._topics.has_on_disk(topic, queue_id)",
-        "self._topics.has_on_disk(topic, 0)",
+        "_has(self._topics.on_disk(retry_queue.topic), retry_queue.queue_id)",
+        "_has(self._topics.on_disk(retry_queue.topic), 0)",
         POP_RECOVERY,
     ),
     Mutation(

@@ -470,6 +470,13 @@ def test_the_handle_of_an_earlier_delivery_goes(
     assert {"A": "a", "UNIQ_KEY": "U1", "MSG_REGION": parts.config.region_id}.items() <= record.properties.items()
 
 
+def test_the_messages_of_a_batch_keep_their_properties(send: Send, store: MessageStore):
+    """Also the handle of an earlier delivery, as in RocketMQ: the broker does not look into them."""
+    properties = b"POP_CK\x010 1700000000000 60000 3 0 broker-a 0 7\x02"
+    (record,) = stored(store, send(batch_command(encode_batch([(0, b"one", properties)]))))
+    assert record.properties["POP_CK"] == "0 1700000000000 60000 3 0 broker-a 0 7"
+
+
 async def test_a_batch_with_wait_false_waits_for_no_slave(parts: SimpleNamespace, store: MessageStore):
     ends: list[OnAcknowledged] = []
     store.acknowledgements = Acknowledgements(None, lambda _, tell: ends.append(tell))

@@ -7,7 +7,7 @@ stored in one turn of the event loop. A kill between them leaves the last copies
 """
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,10 +20,15 @@ from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGro
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
-from rocketbroker.codec.message.message_properties import MAX_PROPERTIES_LENGTH, get_property, replace_property
+from rocketbroker.codec.message.message_properties import (
+    MAX_PROPERTIES_LENGTH,
+    get_property,
+    remove_property,
+    replace_property,
+)
 from rocketbroker.codec.message.pop_info import normal_topic, pop_retry_topic
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
+from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, TopicConfig
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
@@ -47,8 +52,21 @@ _MOST_RETURNED: Final = 64
 # Delay of messages that cannot return now.
 _RETRY_MS: Final = 5_000
 _RETRY_S: Final = 1.0
+_POP_CK: Final = b"POP_CK"
 _FIRST_POP_TIME: Final = b"1ST_POP_TIME"
 _ORIGIN_GROUP: Final = b"ORIGIN_GROUP"
+
+
+class _RetryQueue(NamedTuple):
+    """Queue to which messages return."""
+
+    topic: str
+    queue_id: int
+
+
+def _has(topic: TopicConfig | None, queue_id: int) -> bool:
+    """Return true if messages can be stored in the queue of a topic, and read there."""
+    return topic is not None and queue_id < min(topic.read_queue_nums, topic.write_queue_nums)
 
 
 class PopReviveService:
@@ -127,17 +145,16 @@ class PopReviveService:
         """Return the messages of a check point, or let it be due later."""
         problem = ""
         try:
-            topic = self._retry_topic(check_point)
-            queue_id = 0 if topic is None else self._retry_queue(topic, check_point.queue.queue_id)
-            if topic is not None and not self._topics.has_on_disk(topic, queue_id):
-                # A kill could leave copies without their topic, and nobody would look for them.
+            retry_queue = self._retry_queue(check_point)
+            if retry_queue is not None and not _has(self._topics.on_disk(retry_queue.topic), retry_queue.queue_id):
+                # A kill could leave copies without their queue, and nobody would look for them.
                 self._check_points.postpone(check_point, self._clock.time_ms() + TICK_MS)
                 return
             while check_point.left and not problem:
-                if topic is None:
+                if retry_queue is None:
                     result = self._check_points.returned(check_point)
                 else:
-                    result = await self._return_some(check_point, topic, queue_id)
+                    result = await self._return_some(check_point, retry_queue)
                 if result.status is not PutMessageStatus.PUT_OK:
                     problem = f"[{result.status.name}] {result.reason}"
         except (StoreError, BrokerResponseError) as error:
@@ -148,9 +165,9 @@ class PopReviveService:
             log.error(text, queue.topic, queue.group, problem)
             self._check_points.postpone(check_point, self._clock.time_ms() + _RETRY_MS)
 
-    def _retry_topic(self, check_point: OpenCheckPoint) -> str | None:
-        """Return the topic to which messages return, created if needed; ``None`` if nobody wants them any more."""
-        queue = check_point.queue
+    def _retry_queue(self, check_point: OpenCheckPoint) -> _RetryQueue | None:
+        """Return the queue to which messages return, created if needed; ``None`` if nobody wants them any more."""
+        queue, is_separate = check_point.queue, self._config.use_separate_retry_queue
         topic = normal_topic(queue.topic, queue.group)
         found = self._topics.select(topic)
         if found is None:
@@ -162,36 +179,27 @@ class PopReviveService:
         name = queue.topic
         if not name.startswith(RETRY_GROUP_TOPIC_PREFIX):
             name = pop_retry_topic(topic, queue.group, 2 if self._config.enable_retry_topic_v2 else 1)
-        queue_nums = max(found.write_queue_nums, 1) if self._config.use_separate_retry_queue else 1
+        queue_nums = max(found.write_queue_nums, 1) if is_separate else 1
         retry_topic = self._topics.select(name)
-        if retry_topic is None:
-            self._topics.create_in_send_message_back(name, queue_nums, PERM_READ_WRITE)
-        elif retry_topic.write_queue_nums < queue_nums:
-            # The topic has got queues, or the setting was off. Queues are never taken away: messages may be in them.
-            self._topics.update(
-                msgspec.structs.replace(
+        if not _has(retry_topic, queue_nums - 1):
+            if retry_topic is None:
+                retry_topic = self._topics.create_in_send_message_back(name, queue_nums, PERM_READ_WRITE)
+            else:
+                # The topic has got queues, or the setting was off. None is ever taken away: messages may be in it.
+                retry_topic = msgspec.structs.replace(
                     retry_topic,
                     read_queue_nums=max(retry_topic.read_queue_nums, queue_nums),
-                    write_queue_nums=queue_nums,
+                    write_queue_nums=max(retry_topic.write_queue_nums, queue_nums),
                     attributes={},
                 )
-            )
-        else:
-            return name
-        for queue_id in range(queue_nums):
-            if self._offsets.query(queue.group, name, queue_id) < 0:
-                self._offsets.commit(queue.group, name, queue_id, 0)
-        return name
+                self._topics.update(retry_topic)
+            for queue_id in range(queue_nums):
+                if self._offsets.query(queue.group, name, queue_id) < 0:
+                    self._offsets.commit(queue.group, name, queue_id, 0)
+        return _RetryQueue(name, queue.queue_id if is_separate and _has(retry_topic, queue.queue_id) else 0)
 
-    def _retry_queue(self, topic: str, queue_id: int) -> int:
-        """Return the queue of a retry topic to which a message of queue ``queue_id`` returns."""
-        retry_topic = self._topics.select(topic)
-        if retry_topic is None or not self._config.use_separate_retry_queue:
-            return 0
-        return queue_id if queue_id < retry_topic.write_queue_nums else 0
-
-    async def _return_some(self, check_point: OpenCheckPoint, topic: str, queue_id: int) -> PutMessageResult:
-        """Return the first messages of a check point to a queue, as many as one read takes.
+    async def _return_some(self, check_point: OpenCheckPoint, retry_queue: _RetryQueue) -> PutMessageResult:
+        """Return the first messages of a check point, as many as one read takes.
 
         Raises:
             StoreError: The disk cannot be read.
@@ -210,13 +218,16 @@ class PopReviveService:
                 text = "message %d of topic %s, queue %d, does not return to group %s: it is removed or damaged"
                 log.error(text, offset, queue.topic, queue.queue_id, check_point.queue.group)
                 continue
-            copy = self.copy(message, check_point, topic, queue_id)
-            result = self._appender.put_copy(copy)
+            result = self._appender.put_copy(self.copy(message, check_point, *retry_queue))
+            if result.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED and retry_queue.queue_id:
+                # The process has no mappings left for new queues: better another priority than no return.
+                retry_queue = retry_queue._replace(queue_id=0)
+                result = self._appender.put_copy(self.copy(message, check_point, *retry_queue))
             if (meters := self._stats.meters) is not None:
                 group = check_point.queue.group
                 meters.revived[group, normal_topic(check_point.queue.topic, group), result.status.name] += 1
             if result.status is PutMessageStatus.PUT_OK:
-                self._stats.topic_put(topic).add(1, result.size)
+                self._stats.topic_put(retry_queue.topic).add(1, result.size)
             elif result.status in PERMANENT_FAILURES:
                 log.error("message %d of topic %s is lost: %s", offset, queue.topic, result.reason)
             else:
@@ -229,13 +240,14 @@ class PopReviveService:
         self, message: MessageExt, check_point: OpenCheckPoint, topic: str, queue_id: int
     ) -> MessageExtBrokerInner:
         """Return the copy of a message for a queue of the retry topic."""
-        properties = message.properties_bytes
+        # A message of a batch may carry the handle of an earlier delivery.
+        properties = own = remove_property(message.properties_bytes, _POP_CK)
         if message.reconsume_times == 0 or get_property(properties, _FIRST_POP_TIME) is None:
             properties = replace_property(properties, _FIRST_POP_TIME, b"%d" % check_point.pop_time)
         properties = replace_property(properties, _ORIGIN_GROUP, check_point.queue.group.encode())
         # They are for people and clients only; a message without room for them returns without.
         if len(properties) > MAX_PROPERTIES_LENGTH:
-            properties = message.properties_bytes
+            properties = own
         return copy_message(
             message,
             topic,

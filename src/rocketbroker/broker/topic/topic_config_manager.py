@@ -227,6 +227,10 @@ class TopicConfigManager(VersionedConfigManager[TopicConfigSerializeWrapper]):
         """Add a listener for changes that are on disk, such as the registration at name servers."""
         self._listeners.append(listener)
 
+    def on_disk(self, topic: str) -> TopicConfig | None:
+        """Return the topic as it is on disk, ``None`` if it is not."""
+        return self._changes.on_disk(topic)
+
     def has_on_disk(self, topic: str, queue_id: int) -> bool:
         """Return true if the topic is on disk and has that queue."""
         config = self._changes.on_disk(topic)

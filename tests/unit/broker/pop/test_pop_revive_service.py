@@ -68,6 +68,14 @@ async def test_a_copy_says_where_it_comes_from(broker: PopBroker) -> None:
     assert "POP_CK" not in copy.properties
 
 
+async def test_a_copy_has_no_handle_of_an_earlier_delivery(broker: PopBroker) -> None:
+    """Messages of a batch may have one."""
+    await in_flight(broker, b"a", POP_CK="9 1 60000 3 0 broker-b 0 9", A="a")
+    await after(broker, 1)
+    (copy,) = read_queue(broker.store, V1, 0)
+    assert (copy.properties["A"], "POP_CK" in copy.properties) == ("a", False)
+
+
 async def test_a_suspended_message_returns_uncounted(broker: PopBroker) -> None:
     (found,) = await in_flight(broker, b"a")
     await broker.change("G", found, 500, suspend=True)
@@ -142,6 +150,33 @@ async def test_a_retry_topic_gets_the_queues_that_its_topic_gets(broker: PopBrok
     assert await popped_and_returned(broker, 3, "U") == [(0, 1)]
 
 
+@pytest.mark.parametrize(("read", "write"), [(2, 4), (4, 2)])
+async def test_a_copy_goes_to_a_queue_that_is_read_and_written(broker: PopBroker, read: int, write: int) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true", "popFromRetryProbability": "0"})
+    broker.topics.update(TopicConfig(TOPIC, 4, 4))
+    broker.topics.update(TopicConfig(V1, read, write))
+    assert await popped_and_returned(broker, 3) == [(3, 1)]
+    (again,) = await broker.pop()
+    assert (again.info.retry, again.info.queue_id) == ("1", 3)
+
+
+async def test_a_copy_waits_until_its_queue_is_read_on_disk(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
+    broker.topics.update(TopicConfig(V1, 1, 2))
+    monkeypatch.setattr(broker.topics, "_on_persist", lambda _table: None)
+    assert await popped_and_returned(broker, 1) == []
+
+
+async def test_a_message_returns_to_the_first_queue_if_its_own_cannot_be_made(
+    broker: PopBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_updates([broker.config], {"useSeparateRetryQueue": "true", "popFromRetryProbability": "0"})
+    put = broker.store.appender.put_copy
+    failed = PutMessageResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, reason="no mappings are left")
+    monkeypatch.setattr(broker.store.appender, "put_copy", lambda each: failed if each.queue_id else put(each))
+    assert await popped_and_returned(broker, 1) == [(0, 1)]
+
+
 async def test_what_returned_stays_in_its_queue(broker: PopBroker) -> None:
     apply_updates([broker.config], {"useSeparateRetryQueue": "true"})
     assert await popped_and_returned(broker, 1) == [(1, 1)]
@@ -155,7 +190,7 @@ async def test_no_copy_is_stored_before_its_topic_is_on_disk(
     broker: PopBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await in_flight(broker, b"a")
-    monkeypatch.setattr(broker.topics, "has_on_disk", lambda _topic, _queue_id: False)
+    monkeypatch.setattr(broker.topics, "on_disk", lambda _topic: None)
     assert await after(broker, 1) == []
     assert broker.topics.select(V1) is not None
     monkeypatch.undo()
