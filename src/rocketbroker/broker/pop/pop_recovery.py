@@ -61,12 +61,24 @@ class _Position(NamedTuple):
     Attributes:
         offset: the offset.
         replaces: true if it was set, so that the offset in the file does not count.
-        is_taken: true if a pop took over the last reset, so that a reset in the file is over.
+        taken: offset of the last reset that a pop took over, -1 if none did.
+        is_pending: true if there was another reset since then.
     """
 
     offset: int
     replaces: bool = False
-    is_taken: bool = False
+    taken: int = FORGOTTEN
+    is_pending: bool = False
+
+    def has_ended(self, reset: int) -> bool:
+        """Return true if a reset to this offset, which the file has, is over: a pop took it over.
+
+        After another one was stored it may be either: the file is written after the record, before the answer.
+        """
+        return self.taken == reset != self.offset if self.is_pending else self.taken != FORGOTTEN
+
+
+_NOWHERE: Final = _Position(FORGOTTEN)
 
 
 class OpenRecords:
@@ -95,7 +107,8 @@ class OpenRecords:
         if record.num < 0 or named != record.num:
             raise CodecError(f"PopCheckPoint: n is {record.num}, and d names {named} messages")
         if not record.num:
-            self.positions[where] = _Position(record.start_offset, replaces=True)
+            taken = self.positions.get(where, _NOWHERE).taken
+            self.positions[where] = _Position(record.start_offset, replaces=True, taken=taken, is_pending=True)
             self.batches[where] = None
             return
         offsets = [record.offset_by_index(index) for index in range(record.num)]
@@ -103,7 +116,7 @@ class OpenRecords:
         if record.origin_start_offset is not None and record.origin_pop_time is not None:
             self.acknowledge((*where, record.origin_start_offset, record.origin_pop_time), offsets)
         elif record.re_put_times is None:
-            known = self.positions.get(where, _Position(FORGOTTEN))
+            known = self.positions.get(where, _NOWHERE)
             self.positions[where] = known._replace(offset=max(known.offset, offsets[-1] + 1))
         self.open.pop(key, None)
         found = self._check_points.restored(record, offsets, place, revive_queue_id)
@@ -113,8 +126,10 @@ class OpenRecords:
     def order(self, record: OrderRecord) -> None:
         """Apply the batch of an ordered pop."""
         where = record.topic, record.cid, record.queue_id
-        is_taken = record.info is None or self.positions.get(where, _Position(FORGOTTEN)).is_taken
-        self.positions[where] = _Position(record.offset, replaces=True, is_taken=is_taken)
+        known = self.positions.get(where, _NOWHERE)
+        if record.info is None:
+            known = _Position(FORGOTTEN, taken=record.offset)
+        self.positions[where] = known._replace(offset=record.offset, replaces=True)
         self.batches[where] = record.info
 
     def acknowledge(self, key: Key, offsets: list[int]) -> None:
@@ -264,7 +279,7 @@ class PopRecovery:
         for (topic, group, queue_id), position in records.positions.items():
             committed = self._offsets.query(group, topic, queue_id)
             is_reset = self._offsets.is_reset(group, topic, queue_id)
-            if is_reset and not position.is_taken:
+            if is_reset and not position.has_ended(committed):
                 continue
             end = self._queues.max_offset_in_queue(topic, queue_id)
             offset = min(position.offset if position.replaces else max(position.offset, committed), end)

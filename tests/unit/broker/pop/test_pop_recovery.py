@@ -119,6 +119,24 @@ async def test_a_reset_that_a_pop_has_taken_over_is_not_repeated(broker: PopBrok
         assert not restarted.offsets.is_reset("G", TOPIC, 0)
 
 
+@pytest.mark.parametrize("target", [0, 1])
+async def test_a_kill_amid_a_reset_does_not_repeat_the_one_before(
+    broker: PopBroker, tmp_path: Path, target: int
+) -> None:
+    """The log has the second one already, the file still the first one, which a pop has taken over."""
+    for body in (b"a", b"b"):
+        broker.send(body)
+    broker.groups.find("G")
+    broker.reset.assign("G", TOPIC, {0: 0})
+    await broker.reset.store()
+    for found in await broker.pop(queue_id=0, most=1, invisible_ms=1_000):
+        await broker.ack("G", found)
+    broker.reset.assign("G", TOPIC, {0: target})
+    async with running(killed(broker, tmp_path / "killed")) as again:
+        assert again.offsets.query("G", TOPIC, 0) == target
+        assert await returned(again) == [b"a", b"b"][target:]
+
+
 async def test_a_reset_that_no_pop_has_taken_over_waits_on(broker: PopBroker, tmp_path: Path) -> None:
     for body in (b"a", b"b"):
         broker.send(body)
