@@ -25,7 +25,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pop_checks import PopChecks
-from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, held_filters
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, filter_of_queues
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.checked_reader import FILTER_TURN_S
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult
@@ -89,7 +89,8 @@ class NotificationRequests:
             header.consumer_group,
             max(header.queue_id, ALL_QUEUES),
             tag_codes,
-            held_filters(self.fetcher, header.topic, queue_ids, position, message_filter),
+            filter_of_queues(self.fetcher, header.topic, queue_ids, position, message_filter),
+            filtered_queues=len(queue_ids),
             run=self.notification,
         )
         try:

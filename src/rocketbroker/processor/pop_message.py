@@ -54,7 +54,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, StoreError
 from rocketbroker.processor.support.pop_checks import PopChecks, check_invisible_time
-from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, held_filters
+from rocketbroker.processor.support.pull_subscriptions import PullSubscriptions, filter_of_queues
 from rocketbroker.processor.support.put_answers import put_refusal
 from rocketbroker.processor.support.request_family import Refusal, answers
 from rocketbroker.processor.support.table_change import wait_settled
@@ -491,7 +491,10 @@ class PopMessageProcessor:
                 header.consumer_group,
                 max(header.queue_id, ALL_QUEUES),
                 tag_codes,
-                held_filters(self._fetcher, header.topic, queue_ids, partial(self._committed, header), message_filter),
+                filter_of_queues(
+                    self._fetcher, header.topic, queue_ids, partial(self._committed, header), message_filter
+                ),
+                filtered_queues=len(queue_ids),
                 run=self._run_again,
             ),
             left_ms,

@@ -91,13 +91,18 @@ class Deadlines(Generic[T]):
         self._set_timer()
 
 
-# Memory of a held request in units of a plain one: tags per unit, and units of its own filter, which caches results.
+# Memory of a held request in units of a plain one: tags per unit, units of its own filter, which caches results, and
+# queues per unit to which it applies the filter.
 _TAGS_A_UNIT = 4
 _FILTER_UNITS = 32
+_QUEUES_A_UNIT = 4
 
 
 class HeldRequest:
     """A request that waits for messages.
+
+    Args:
+        filtered_queues: number of queues to which ``has_match`` applies a filter of the request's own.
 
     Attributes:
         run: function that runs the request again and returns its answer.
@@ -134,7 +139,7 @@ class HeldRequest:
         has_match: Callable[[], bool | None] | None,
         run: Callable[[Connection, Any, Any], Answer],
         *,
-        has_own_filter: bool,
+        filtered_queues: int,
     ) -> None:
         self.run = run
         self.connection = connection
@@ -147,8 +152,9 @@ class HeldRequest:
         self.held = False
         self.woken = False
         tags = 0 if tag_codes is None else len(tag_codes)
-        own_filter = has_own_filter and has_match is not None
-        self.weight = 1 + tags // _TAGS_A_UNIT + (_FILTER_UNITS if own_filter else 0)
+        own_filter = has_match is not None and filtered_queues > 0
+        filter_units = _FILTER_UNITS + filtered_queues // _QUEUES_A_UNIT if own_filter else 0
+        self.weight = 1 + tags // _TAGS_A_UNIT + filter_units
 
 
 R = TypeVar("R", bound=HeldRequest)

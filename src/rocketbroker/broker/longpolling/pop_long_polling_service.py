@@ -32,9 +32,12 @@ class PopRequest(HeldRequest):
         tag_codes: frozenset[int] | None,
         has_match: Callable[[], bool | None] | None = None,
         *,
+        filtered_queues: int = 1,
         run: "Callable[[Connection, Any, PopRequest], Answer]",
     ) -> None:
-        super().__init__(connection, command, topic, queue_id, tag_codes, has_match, run, has_own_filter=True)
+        super().__init__(
+            connection, command, topic, queue_id, tag_codes, has_match, run, filtered_queues=filtered_queues
+        )
         self.group = group
 
 

@@ -35,7 +35,7 @@ class PullRequest(HeldRequest):
         carried: Wanted | None = None,
     ) -> None:
         super().__init__(
-            connection, command, topic, queue_id, tag_codes, has_match, run, has_own_filter=carried is not None
+            connection, command, topic, queue_id, tag_codes, has_match, run, filtered_queues=int(carried is not None)
         )
         self.offset = offset
         self.carried = carried

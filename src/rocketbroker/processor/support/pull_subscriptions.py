@@ -1,6 +1,7 @@
 """Groups of pulls and their subscriptions: the one that a pull carries, else that of the group's heartbeats."""
 
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Final
 
 from rocketbroker.broker.client.consumer_group_info import (
@@ -21,6 +22,7 @@ from rocketbroker.codec.remoting.headers.message import FLAG_CLASS_FILTER, FLAG_
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError, MQFilterError
+from rocketbroker.store.read.checked_reader import FILTER_TURN_S
 from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageResult, GetMessageStatus, MessageFilter
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
@@ -172,6 +174,8 @@ class HeldFilter:
         message_filter: the filter.
     """
 
+    __slots__ = ("_fetcher", "_message_filter", "_offset", "_queue_id", "_topic")
+
     def __init__(
         self, fetcher: MessageFetcher, topic: str, queue_id: int, offset: int, message_filter: MessageFilter
     ) -> None:
@@ -201,7 +205,7 @@ class HeldFilter:
         return result.status is not GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
-def held_filters(
+def filter_of_queues(
     fetcher: MessageFetcher,
     topic: str,
     queue_ids: Iterable[int],
@@ -220,12 +224,24 @@ def held_filters(
     if message_filter is None:
         return None
     filters = [HeldFilter(fetcher, topic, each, offset_of(each), message_filter) for each in queue_ids]
+    # Queues that are left of a round. Messages that arrive during one begin another round.
+    left: list[HeldFilter] = []
 
-    def any_matches() -> bool | None:
-        results = [each() for each in filters]
-        return True if True in results else None if None in results else False
+    def has_match() -> bool | None:
+        end = perf_counter() + FILTER_TURN_S
+        left[:] = left or filters
+        while left:
+            result = left[-1]()
+            if result:
+                left.clear()
+                return True
+            if result is False:
+                left.pop()
+            if perf_counter() >= end:
+                break
+        return None if left else False
 
-    return any_matches
+    return has_match
 
 
 def not_supported(expression_type: str) -> str:

@@ -18,6 +18,17 @@ from tests.support.fakes import FakeConnection
 from tests.support.waiting import turns, until
 
 
+@pytest.mark.parametrize(("queues", "weight"), [(1, 33), (8, 35), (16_384, 4_129)])
+def test_a_pop_counts_by_the_queues_that_it_filters(queues: int, weight: int) -> None:
+    def held(has_match: Callable[[], bool] | None) -> PopRequest:
+        run: Callable[..., Held] = Polling().resume
+        return PopRequest(
+            FakeConnection(), request(200050), "T", "G", -1, None, has_match, filtered_queues=queues, run=run
+        )
+
+    assert (held(bool).weight, held(None).weight) == (weight, 1)
+
+
 class Polling:
     """A service, and the pops that it ran again, in their order."""
 

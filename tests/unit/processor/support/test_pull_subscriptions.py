@@ -1,7 +1,9 @@
 """Pulls that filter by properties, from the request to the answer: what is found, what waits, what is refused."""
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support import pull_subscriptions
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.store.read import checked_reader, filtered_reader
 from tests.support.fakes import FakeConnection
@@ -115,7 +118,7 @@ def outcome(pieces: Any) -> tuple[int, int]:
 @pytest.fixture(autouse=True)
 def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give filters the time for all messages, however busy the machine is."""
-    for module in (checked_reader, filtered_reader):
+    for module in (checked_reader, filtered_reader, pull_subscriptions):
         monkeypatch.setattr(module, "FILTER_TURN_S", 60.0)
 
 
@@ -186,6 +189,31 @@ async def test_a_start_later_the_same_is_found(consumer: Consumer, parts: Simple
 
 
 # -- what waits
+
+
+def test_a_filter_of_many_queues_stops_at_a_match_and_at_the_end_of_a_turn(monkeypatch: pytest.MonkeyPatch):
+    matches: dict[int, list[bool | None]] = {each: [] for each in range(6)}
+    asked: list[int] = []
+
+    def ask(queue_id: int) -> bool | None:
+        asked.append(queue_id)
+        return matches[queue_id].pop(0) if matches[queue_id] else False
+
+    monkeypatch.setattr(pull_subscriptions, "HeldFilter", lambda _fetcher, _topic, each, *_: partial(ask, each))
+    found = pull_subscriptions.filter_of_queues(None, "T", range(6), lambda _: 0, object())  # type: ignore[arg-type]
+    assert found is not None
+
+    def asks() -> tuple[bool | None, list[int]]:
+        asked.clear()
+        return found(), list(asked)
+
+    assert asks() == (False, [5, 4, 3, 2, 1, 0])
+    matches[3] = [None, True]
+    assert asks() == (True, [5, 4, 3, 3])
+    passed = (number * checked_reader.FILTER_TURN_S / 2 for number in itertools.count())
+    monkeypatch.setattr(pull_subscriptions, "perf_counter", lambda: next(passed))
+    matches[2] = [None]
+    assert [asks() for _ in range(4)] == [(None, [5, 4]), (None, [3, 2]), (None, [2, 1]), (False, [0])]
 
 
 @pytest.mark.proves("Filters", "only messages that match its SQL92 filter wake a held pull")
