@@ -147,7 +147,7 @@ async def pop_status(
             queue.topic,
             queue.broker_name,
             queue.queue_id,
-            offsets.pop_waiting or 0,
+            offsets.broker_offset - offsets.consumer_offset if offsets.pop_waiting is None else offsets.pop_waiting,
             offsets.pop_in_flight,
             offsets.pop_revive_time or 0,
         )

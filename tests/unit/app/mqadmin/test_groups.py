@@ -79,3 +79,9 @@ async def test_a_broker_that_reports_no_pops_has_no_rows():
     report = await pop_status(Admin(ConsumeStats({MessageQueue("T", "a", 0): OffsetWrapper(10, 7, 9)})), "CG")
     assert report.data["queues"] == []
     assert report.parts[-1] == "group CG has popped nothing at a broker that reports it"
+
+
+async def test_a_broker_that_reports_no_waiting_messages_has_the_difference_of_its_offsets():
+    older = OffsetWrapper(20, 13, 15, 0, pop_in_flight=2)
+    report = await pop_status(Admin(ConsumeStats({MessageQueue("T", "a", 0): older})), "CG")
+    assert cells(report) == [("T", 0, 7, 2, 0)]
