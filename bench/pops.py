@@ -3,8 +3,8 @@
     bench/run profile_pop [--size 128] [--bursts 40]
 
 A burst sends messages, pops them, and acknowledges all of them in time: by 32 messages a pop and one BATCH_ACK_MESSAGE,
-then one message a pop and an ACK_MESSAGE. Each request comes by a read event of its own. A second broker, which stores
-no records of POP, tells what these cost. The least CPU time of a burst counts.
+then one message a pop and an ACK_MESSAGE. Each request comes by a read event of its own. A second broker stores no POP
+records; the difference is their cost. The least CPU time of a burst counts.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 The hottest path of the broker: header struct in, record into the mapped file, answer from a template, all plain calls.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketbroker.broker.message_copy import REAL_TOPIC
@@ -220,21 +220,21 @@ class SendMessageProcessor:
         return recall_handle_suffix(handle.encode())
 
     def _redirect(self, message: MessageExtBrokerInner, target: TopicTarget) -> None:
-        """Redirect half and delayed messages to their system topics, and those with a priority to its queue.
+        """Redirect half and delayed messages to their system topics, and a message with a priority to that queue.
 
         INNER_NUM is rejected: it is for batches.
         """
-        if get_property(message.properties, b"INNER_NUM") is not None:
+        pairs = decode_properties(message.properties)
+        if "INNER_NUM" in pairs:
             remark = "only the broker sets the property INNER_NUM, on a batch; send the message without it"
             raise BrokerResponseError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if get_property(message.properties, _PRIORITY) is not None:
-            _choose_queue(message, target)
+        if PROPERTY_PRIORITY in pairs:
+            _apply_priority(message, target, pairs)
         if is_transaction(message):
             self._check_transactions_allowed()
             to_half_message(message)
             return
-        pairs = decode_properties(message.properties)
-        if pairs.get("TRAN_MSG"):
+        if "TRAN_MSG" in pairs:
             message.sys_flag &= ~TRANSACTION_ROLLBACK_TYPE
         self._schedule(message)
 
@@ -247,11 +247,10 @@ class SendMessageProcessor:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
 
 
-def _choose_queue(message: MessageExtBrokerInner, target: TopicTarget) -> None:
+def _apply_priority(message: MessageExtBrokerInner, target: TopicTarget, pairs: Mapping[str, str]) -> None:
     """Let the priority of a message choose its queue, whatever type its topic has; another kind of message loses it."""
-    pairs = decode_properties(message.properties)
-    priority = priority_of(pairs.get(PROPERTY_PRIORITY))
-    if priority < 0:
+    priority = priority_of(pairs[PROPERTY_PRIORITY])
+    if priority is None:
         return
     if type_of(pairs) != PRIORITY:
         message.properties = remove_property(message.properties, _PRIORITY)

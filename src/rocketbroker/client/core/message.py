@@ -153,7 +153,7 @@ def check_message(message: Message, max_message_size: int = MAX_MESSAGE_SIZE) ->
     if message.priority is not None and (message.is_delayed or message.sharding_key):
         raise InvalidMessageError(
             f"the message has the priority {message.priority}, which the broker would drop: it is delayed, or has a "
-            "sharding_key; give it no priority, or nothing beside it"
+            "sharding_key; remove the priority, or the delay and sharding_key"
         )
     check_properties(message.properties)
     for name, value in message.properties.items():

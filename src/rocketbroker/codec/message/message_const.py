@@ -170,7 +170,7 @@ def level_of(raw: bytes) -> int:
     return int(raw) if raw.isdigit() and len(raw) <= _LONGEST_LEVEL else 0
 
 
-def priority_of(text: str | None) -> int:
-    """Return a message's priority from the value of its property; -1 if that is not a number of an int from 0 on."""
-    found = int(text) if text is not None and _PRIORITY.fullmatch(text) else -1
-    return found if found < 1 << 31 else -1
+def priority_of(text: str | None) -> int | None:
+    """Return a message's priority from the value of its property, ``None`` unless that is an int of Java from 0 on."""
+    found = int(text) if text is not None and _PRIORITY.fullmatch(text) else None
+    return found if found is not None and found < 1 << 31 else None

@@ -69,8 +69,7 @@ class MessageExt(Struct, gc=False, kw_only=False):
     @property
     def priority(self) -> int | None:
         """Priority in a topic with ``message.type=PRIORITY``, ``None`` if the message has none."""
-        found = priority_of(self.get_property(PROPERTY_PRIORITY))
-        return None if found < 0 else found
+        return priority_of(self.get_property(PROPERTY_PRIORITY))
 
     @property
     def offset_msg_id(self) -> str:

@@ -69,9 +69,18 @@ def test_a_level_that_is_not_a_number_is_0(raw: bytes, level: int):
 
 @pytest.mark.parametrize(
     ("text", "priority"),
-    [("0", 0), ("7", 7), ("+7", 7), ("2147483647", 2147483647), ("2147483648", -1), ("-1", -1), ("x", -1), (None, -1)],
+    [
+        ("0", 0),
+        ("7", 7),
+        ("+7", 7),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("-1", None),
+        ("x", None),
+        (None, None),
+    ],
 )
-def test_a_priority_is_an_int_of_java(text: str | None, priority: int):
+def test_a_priority_is_an_int_of_java(text: str | None, priority: int | None):
     assert flags.priority_of(text) == priority
 
 
