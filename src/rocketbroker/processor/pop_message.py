@@ -39,7 +39,7 @@ from rocketbroker.codec.message.pop_info import (
     start_offset_entry,
 )
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
-from rocketbroker.codec.remoting.frame import JOIN_LIMIT
+from rocketbroker.codec.remoting.frame import JOIN_LIMIT, encode_head
 from rocketbroker.codec.remoting.handler import HELD, Audience, Buffer, Connection, Held, InTurn
 from rocketbroker.codec.remoting.headers.pop import (
     PeekMessageRequestHeader,
@@ -527,9 +527,12 @@ class PopMessageProcessor:
         header = command.header
         topic = self._checks.topic(connection, header.topic, header.queue_id)
         self._checks.most(header.max_msg_nums)
-        return InTurn(self._peek(header, topic))
+        return InTurn(self._peek(command, topic))
 
-    async def _peek(self, header: PeekMessageRequestHeader, topic: TopicConfig) -> Command:
+    async def _peek(
+        self, command: RemotingCommand[PeekMessageRequestHeader], topic: TopicConfig
+    ) -> Command | list[Buffer]:
+        header = command.header
         queue_ids = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         buffers: list[ReadableBuffer] = []
         count = rest = 0
@@ -552,7 +555,12 @@ class PopMessageProcessor:
         fields = PopMessageResponseHeader(0, 0, 0, rest)
         if not count:
             return response(ResponseCode.PULL_NOT_FOUND, GetMessageStatus.NO_MESSAGE_IN_QUEUE.name, fields)
-        return response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields, b"".join(buffers))
+        answer, size = response(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields), sum(map(len, buffers))
+        if size > JOIN_LIMIT:
+            answer.opaque = command.opaque
+            return [encode_head(answer, size), *buffers]
+        answer.body = b"".join(buffers)
+        return answer
 
 
 def _chance(percent: int) -> bool:

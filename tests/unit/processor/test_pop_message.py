@@ -20,6 +20,7 @@ from rocketbroker.codec.remoting.headers.pop import (
     PopMessageResponseHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
@@ -779,6 +780,19 @@ async def test_a_peek_hides_nothing(broker: PopBroker) -> None:
     assert (found.code, found.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
     with pytest.raises(BrokerResponseError, match="it is 99; ask for 1 to 32"):
         await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 99, "G"))
+
+
+async def test_a_large_peek_is_not_joined(broker: PopBroker) -> None:
+    asked = request(RequestCode.PEEK_MESSAGE, PeekMessageRequestHeader(TOPIC, 0, 32, "G"))
+    asked.opaque = 77
+    for size in (100, 40_000, 40_000):
+        broker.send(b"x" * size)
+    found = await broker.pops.peek_message(FakeConnection(), asked).work
+    assert isinstance(found, list)
+    assert len(found) > 1
+    answered = as_command(found)
+    assert (answered.opaque, answered.code, answered.remark) == (77, ResponseCode.SUCCESS, "FOUND")
+    assert [len(each.body) for each in decode_messages(b"".join([answered.body]))] == [100, 40_000, 40_000]
 
 
 async def test_a_peek_reads_from_disk_in_turn(broker: PopBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -345,8 +345,13 @@ def decode_frames(data: bytes) -> Iterator[Command]:
 
 def encode_frame(command: Command, serialize_type: int = SERIALIZE_JSON) -> bytes:
     """Return a whole frame, its length field included."""
+    return b"".join((encode_head(command, len(command.body), serialize_type), command.body))
+
+
+def encode_head(command: Command, body_length: int, serialize_type: int = SERIALIZE_JSON) -> bytes:
+    """Return length, mark and header of a frame; ``body_length`` bytes must follow."""
     header = (encode_json_header if serialize_type == SERIALIZE_JSON else encode_rocketmq_header)(command)
     if len(header) > MAX_HEADER_LENGTH:
         raise LocalProtocolError(f"header of {len(header)} bytes exceeds the limit of {MAX_HEADER_LENGTH}")
     mark = serialize_type << 24 | len(header)
-    return b"".join((LENGTH_AND_MARK.pack(4 + len(header) + len(command.body), mark), header, command.body))
+    return LENGTH_AND_MARK.pack(4 + len(header) + body_length, mark) + header
