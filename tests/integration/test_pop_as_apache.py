@@ -49,7 +49,7 @@ def content(answer: Command) -> Any:
     body = bytes(answer.body)
     if body.startswith(b"{"):
         found = json.loads(body)
-        # Clients take them for a set.
+        # RocketMQ answers them from a HashSet, in no order.
         found.get("messageQueueAssignments", []).sort(key=lambda each: each["messageQueue"]["queueId"])
         return found
     if not body:
