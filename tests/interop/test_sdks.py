@@ -178,22 +178,6 @@ def test_a_delayed_message_comes_at_its_time_unless_it_is_recalled(server: GrpcS
     assert messages[0]["at_ms"] - sent["at_ms"] >= 900
 
 
-def test_the_highest_priority_comes_first(server: GrpcServer, sdk: SdkProcess):
-    if sdk.language != "java":
-        pytest.skip(f"the SDK for {sdk.language} has no priorities")
-    topic, group = named("Priority", sdk)
-    server.make_topic(topic, "PRIORITY")
-    server.make_group(group)
-    sdk.do("producer", "priority", topic=topic)
-    sdk.do("simple", "priority_reader", group=group, topic=topic, tag="*", await_ms=5000)
-    for priority in (0, 2, 1, 3):
-        sdk.do("send", "priority", topic=topic, body=str(priority), priority=priority)
-    assert sdk.do("receive", "priority_reader", max=16, invisible_ms=INVISIBLE_MS)["count"] == 4
-
-    messages = sdk.events("message", name="priority_reader")
-    assert [(each["body"], each["priority"]) for each in messages] == [("3", 3), ("2", 2), ("1", 1), ("0", 0)]
-
-
 @pytest.mark.proves("POP and the gRPC port", "official SDKs: transactions")
 def test_a_transaction_is_committed_rolled_back_or_asked_for(server: GrpcServer, sdk: SdkProcess):
     topic, group = named("Transaction", sdk)

@@ -1,4 +1,4 @@
-"""Questions of an administrator to a consumer of the gRPC port: a message to consume, and its threads."""
+"""What the SDK for Java alone does: it sends priorities, and answers the questions of an administrator."""
 
 import asyncio
 from collections.abc import Iterator
@@ -81,3 +81,17 @@ def test_a_consumer_of_the_java_sdk_answers_an_administrator(server: GrpcServer,
     assert len(sdk.events("message", name="reader", body="0")) == before + 1
     assert "java.lang" in (info.jstack or "")
     assert [each.topic for each in info.subscription_set or ()] == [TOPIC]
+
+
+def test_the_highest_priority_comes_first(server: GrpcServer, sdk: SdkProcess):
+    topic, group = "Priority", "CG_Priority"
+    server.make_topic(topic, "PRIORITY")
+    server.make_group(group)
+    sdk.do("producer", "priority", topic=topic)
+    sdk.do("simple", "priority_reader", group=group, topic=topic, tag="*", await_ms=5000)
+    for priority in (0, 2, 1, 3):
+        sdk.do("send", "priority", topic=topic, body=str(priority), priority=priority)
+    assert sdk.do("receive", "priority_reader", max=16, invisible_ms=10_000)["count"] == 4
+
+    messages = sdk.events("message", name="priority_reader")
+    assert [(each["body"], each["priority"]) for each in messages] == [("3", 3), ("2", 2), ("1", 1), ("0", 0)]
