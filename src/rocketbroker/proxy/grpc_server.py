@@ -45,6 +45,7 @@ _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 _MOST_REFUSED = 1024
 _MOST_PENDING = 10_000  # each takes about 13 KiB
 _REFUSED_S = 5.0
+_NO_COMPRESSION = 1  # the bit of "identity"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 # Reply of a unary method, or all replies of ReceiveMessage; what must wait is awaitable.
@@ -110,6 +111,9 @@ class GrpcLimits(NamedTuple):
             ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
             ("grpc.max_receive_message_length", self.max_message_size),
             ("grpc.max_concurrent_streams", self.max_calls),
+            # A request that grpcio unpacks would look larger than the bytes that came in for it (`_read`): by tiny ones a
+            # connection would hide what it holds. No SDK compresses whole requests.
+            ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
             # Calls that wait to be begun. By default grpcio would cancel some of anybody beyond 1,000.
             ("grpc.server.max_pending_requests", _MOST_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),

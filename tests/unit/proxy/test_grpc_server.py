@@ -1,6 +1,7 @@
 """The port, by gRPC's own client: both transports, methods, limits, cancelled calls, and the end."""
 
 import asyncio
+import gzip
 import queue
 import re
 import secrets
@@ -31,6 +32,8 @@ from rocketbroker.transport import access
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.grpc_calls import METADATA, method
 from tests.support.http2_frames import (
+    DATA,
+    END_HEADERS,
     END_STREAM,
     GOAWAY,
     HEADERS,
@@ -40,6 +43,7 @@ from tests.support.http2_frames import (
     begun_call,
     frame,
     frames,
+    headers_of,
 )
 from tests.support.proxy_brokers import FakeBrokers
 
@@ -568,6 +572,19 @@ def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: gr
         call(send(size), timeout=20, metadata=(*METADATA, token))
 
     assert held_bytes(running) < 500, "less than a call"
+
+
+def test_a_compressed_call_does_not_hide_what_its_connection_holds():
+    with Running(uvloop.new_event_loop()) as running, connect(running) as sock:
+        sock.sendall(PREFACE + frame(SETTINGS) + begun_call(1, 100_000, bytes(10_000)))
+        wait_for(lambda: held_bytes(running) > 10_000)
+        data = gzip.compress(send(900_000).SerializeToString())
+        header = b"\1" + len(data).to_bytes(4)
+        sock.sendall(frame(HEADERS, headers_of("SendMessage", grpc_encoding="gzip"), 3, END_HEADERS))
+        sock.sendall(frame(DATA, header + data, 3, END_STREAM))
+        ended = next(payload for kind, flags, payload in frames(sock) if kind == HEADERS and flags & END_STREAM)
+        assert b"Compression algorithm" in ended
+        assert held_bytes(running) > 10_000
 
 
 @pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
