@@ -111,7 +111,7 @@ class GrpcLimits(NamedTuple):
             ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
             ("grpc.max_receive_message_length", self.max_message_size),
             ("grpc.max_concurrent_streams", self.max_calls),
-            # A request that grpcio unpacks would look larger than the bytes that came in for it (`_read`): by tiny ones a
+            # A request that grpcio unpacks looks larger than the bytes that came in for it (`_read`): by tiny ones a
             # connection would hide what it holds. No SDK compresses whole requests.
             ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
             # Calls that wait to be begun. By default grpcio would cancel some of anybody beyond 1,000.
@@ -186,13 +186,13 @@ class GrpcServer:
             ConfigError: The address cannot be bound; the text names the address and the cause.
         """
         handlers: dict[str, Any] = {
-            name: grpc.stream_stream_rpc_method_handler(self._counted(self._stream(name, method)))
+            name: grpc.stream_stream_rpc_method_handler(self._count(self._stream(name, method)))
             if method.is_stream
-            else grpc.stream_unary_rpc_method_handler(self._counted(self._unary(name, method)))
+            else grpc.stream_unary_rpc_method_handler(self._count(self._unary(name, method)))
             for name, method in methods_of(self._service).items()
         }
-        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._counted(self._telemetry))
-        other: Any = grpc.stream_stream_rpc_method_handler(self._counted(self._unimplemented))
+        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._count(self._telemetry))
+        other: Any = grpc.stream_stream_rpc_method_handler(self._count(self._unimplemented))
         self._server = aio.server(
             options=self._limits.options(),
             maximum_concurrent_rpcs=self._limits.max_open_calls + _MOST_REFUSED,
@@ -295,7 +295,7 @@ class GrpcServer:
     # as the connection lives: a client that often gets such a refusal would look like one that never completes a
     # request. So each call is a stream to grpcio, and the first thing that happens to it is here.
 
-    def _counted(self, behave: Behaviour) -> Behaviour:
+    def _count(self, behave: Behaviour) -> Behaviour:
         """Return a behaviour of calls that are counted from their headers to their end; those beyond the limit fail."""
 
         async def counted(requests: AsyncIterator[bytes], call: Call) -> Any:
@@ -311,19 +311,22 @@ class GrpcServer:
         return counted
 
     async def _refuse(self, call: Call) -> None:
-        """Fail a call once its request is read, which is then known to be held no more."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REFUSED_S):
-                await self._read(call)
-        text = f"{self._limits.max_open_calls:,} calls are open, the limit (grpcMaxOpenCalls); try again later"
+        await self._read_and_drop(call)
+        most = self._limits.max_open_calls
+        calls = "open call" if most == 1 else "open calls"
+        text = f"the limit of {most:,} {calls} (grpcMaxOpenCalls) is reached; try again later"
         self._refusals["calls"].add(f"gRPC port: a call of {self._peer(call)[1]}: RESOURCE_EXHAUSTED: {text}")
         await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def _unimplemented(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        await self._read_and_drop(call)
+        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have the method")
+
+    async def _read_and_drop(self, call: Call) -> None:
+        """Read the request of a call that is to fail, which is then known to be held no more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_REFUSED_S):
                 await self._read(call)
-        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have the method")
 
     async def _read(self, call: Call, *, is_first: bool = True) -> bytes | None:
         """Return a request of a call, or None if there is no further one; it is held no longer."""
@@ -336,9 +339,23 @@ class GrpcServer:
             self._relay.handled(path, len(data) + sum(len(name) + len(value) for name, value in metadata))
         return cast("bytes", data)
 
-    async def _read_only(self, call: Call) -> bytes:
+    async def _read_first(self, name: str, call: Call) -> bytes | None:
+        """Return the first request of a call as ``_read`` does; fail a call that does not complete it in time.
+
+        Until then nothing is known of the call but its headers, and it takes one of grpcMaxOpenCalls.
+        """
+        longest_s = self._limits.connections.frame_timeout_s
+        try:
+            async with asyncio.timeout(longest_s):
+                return await self._read(call)
+        except TimeoutError:
+            code, text = grpc.StatusCode.DEADLINE_EXCEEDED, f"the request was not complete within {longest_s:g} s"
+            self._refusals[name].add(f"gRPC port: {name} of {self._peer(call)[1]}: {code.name}: {text}")
+            await call.abort(code, text)
+
+    async def _read_request(self, name: str, call: Call) -> bytes:
         """Return the request of a call that has one."""
-        data = await self._read(call)
+        data = await self._read_first(name, call)
         if data is None:
             await call.abort(grpc.StatusCode.INTERNAL, "the call ended without a request")
         return data
@@ -376,7 +393,7 @@ class GrpcServer:
         """
 
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> bytes:
-            data = await self._read_only(call)
+            data = await self._read_request(name, call)
             try:
                 reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 if not isinstance(reply, Message):
@@ -400,7 +417,7 @@ class GrpcServer:
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> None:
             replies: Sequence[Any]
             request: Any = None
-            data = await self._read_only(call)
+            data = await self._read_request(name, call)
             try:
                 context = self._context(call)
                 self._check_unsent()
@@ -436,6 +453,8 @@ class GrpcServer:
             raise StatusError(Code.TOO_MANY_REQUESTS, text)
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        # Before the call can be refused, or what it sent would count as held.
+        first = await self._read_first("Telemetry", call)
         try:
             context = self._context(call)
         except StatusError as error:  # the one refusal in the body of this method
@@ -445,7 +464,7 @@ class GrpcServer:
             return
         stream = _TelemetryStream(call, self._tasks, context)
         try:
-            failed = await self._handle_commands(call, context, stream)
+            failed = await self._handle_commands(first, call, context, stream)
         finally:
             stream.is_open = False
             self._service.telemetry_closed(context, stream)
@@ -462,14 +481,14 @@ class GrpcServer:
             await call.abort(code, text)
 
     async def _handle_commands(
-        self, call: Call, context: CallContext, stream: "_TelemetryStream"
+        self, first: bytes | None, call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
-        is_first = True
+        data = first
         try:
-            while (data := await self._read(call, is_first=is_first)) is not None:
-                is_first = False
+            while data is not None:
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
+                data = await self._read(call, is_first=False)
         except asyncio.CancelledError:
             if not stream.is_overfull:
                 raise

@@ -610,9 +610,21 @@ def test_refused_calls_leave_nothing_that_looks_incomplete(
             call(b"\xff" * 100_000, metadata=METADATA, timeout=20)
         if max_open_calls == 1:
             assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert raised.value.details() == "1 calls are open, the limit (grpcMaxOpenCalls); try again later"
+            assert raised.value.details() == "the limit of 1 open call (grpcMaxOpenCalls) is reached; try again later"
     assert held_bytes(running) < 500
     open_call.cancel()
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+def test_calls_without_a_client_id_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
+    command = pb.TelemetryCommand(settings=pb.Settings(user_agent=pb.UA(hostname="x" * 100_000)))
+    for _ in range(50):
+        commands = Commands(command)
+        [reply] = method(channel, "Telemetry")(commands, metadata=())
+        commands.close()
+        assert reply.status.code == pb.CLIENT_ID_REQUIRED
+        assert method(channel, "SendMessage")(send(100_000), metadata=()).status.code == pb.CLIENT_ID_REQUIRED
+    assert held_bytes(running) < 500
 
 
 def test_open_calls_have_a_limit():
@@ -653,10 +665,46 @@ def test_calls_that_never_send_their_request_are_refused_too(monkeypatch: pytest
             kind, flags, _ = next(received)
             ended += kind == HEADERS and bool(flags & END_STREAM)
         wait_for(lambda: running.server._open_calls == 2)
-        with pytest.raises(grpc.RpcError, match="2 calls are open"):
+        with pytest.raises(grpc.RpcError, match="the limit of 2 open calls"):
             method(channel, "SendMessage")(send(1))
         sock.shutdown(socket.SHUT_RDWR)
         wait_for(lambda: served(channel))
+
+
+@pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry"])
+def test_a_call_whose_request_is_late_fails_and_leaves_room(name: str, caplog: pytest.LogCaptureFixture):
+    limits = GrpcLimits(max_open_calls=2, connections=ConnectionLimits(frame_timeout_s=0.2))
+    with (
+        Running(uvloop.new_event_loop(), limits) as running,
+        running.channel(tls=False) as channel,
+        connect(running) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS) + frame(HEADERS, headers_of(name), 1, END_HEADERS))
+        sock.sendall(begun_call(3, 100, bytes(10), name))
+        received, ended = frames(sock), list[bytes]()
+        while len(ended) < 2:
+            kind, flags, payload = next(received)
+            if kind == HEADERS and flags & END_STREAM:
+                ended.append(payload)
+        assert all(b"the request was not complete within 0.2 s" in each for each in ended)
+        assert served(channel)
+
+    assert f"gRPC port: {name} of 127.0.0.1:" in caplog.text
+    assert "DEADLINE_EXCEEDED: the request was not complete within 0.2 s" in caplog.text
+
+
+def test_a_telemetry_stream_stays_open_after_its_first_command():
+    limits = GrpcLimits(connections=ConnectionLimits(frame_timeout_s=0.2))
+    with Running(uvloop.new_event_loop(), limits) as running, running.channel(tls=False) as channel:
+        commands = Commands(PRODUCER)
+        stream = method(channel, "Telemetry")(commands)
+        assert next(stream).HasField("settings")
+        call = poll(running, channel, timeout=0.5)  # longer than the limit
+        with pytest.raises(grpc.RpcError):
+            list(call)
+        commands._queue.put(PRODUCER)
+        assert next(stream).HasField("settings")
+        commands.close()
 
 
 def test_a_call_without_a_request_fails(running: Running):
