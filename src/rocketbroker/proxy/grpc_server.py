@@ -45,6 +45,7 @@ _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 _MOST_REFUSED = 1024
 _MOST_PENDING = 10_000  # each takes about 13 KiB
 _REFUSED_S = 5.0
+_RELOAD_RETRY_S = 5.0
 _NO_COMPRESSION = 1  # the bit of "identity"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -135,8 +136,8 @@ class Tls(NamedTuple):
     Attributes:
         certificate: what clients see.
         plain: serve plain text as well.
-        reload: returns the certificate as it is now; connections begun later get a new one.
-        reload_s: seconds between two calls of it.
+        reload: returns the certificate as it is now, on any thread; connections begun later get a new one.
+        reload_s: seconds between two calls of it; fewer after one that failed.
     """
 
     certificate: ServerCertificate
@@ -167,8 +168,10 @@ class GrpcServer:
     ) -> None:
         self.host, self.port = host, port
         self._tls = tls
-        # A certificate that grpcio has not fetched yet.
-        self._new_certificate: ServerCertificate | None = None
+        # What handshakes are to get, written by the event loop, and what grpcio has, written by its thread alone.
+        self._certificate = None if tls is None else tls.certificate
+        self._fetched = self._certificate
+        self._certificate_error = ""
         self._limits = limits or GrpcLimits()
         self._service = service
         self._tasks = TaskOwner("GrpcServer")
@@ -213,7 +216,8 @@ class GrpcServer:
         log.info("gRPC port: listening on %s for %s", join_address(self.host or ALL_ADDRESSES, self.port), kinds)
         self._tasks.every(min(_CHECK_S, self._limits.max_idle_s), self._forget_silent, "forget_silent")
         if self._tls is not None and self._tls.reload is not None:
-            self._tasks.every(self._tls.reload_s, self._renew_certificate, "renew_certificate")
+            renew = partial(self._renew_certificate, self._tls.reload, self._tls.reload_s)
+            self._tasks.whenever(renew, self._tls.reload_s, "renew_certificate")
 
     def _bind(self, server: aio.Server) -> None:
         address = join_address(self.host or ALL_ADDRESSES, self.port)
@@ -262,28 +266,35 @@ class GrpcServer:
     def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
         if tls.reload is None:
             return grpc.ssl_server_credentials([tls.certificate])
-        first = grpc.ssl_server_certificate_configuration([tls.certificate])
+        self._fetched = certificate = self._certificate or tls.certificate
+        first = grpc.ssl_server_certificate_configuration([certificate])
         fetch: Any = self._fetch_certificate  # None means that nothing is new, which its type leaves out
         return grpc.dynamic_ssl_server_credentials(first, fetch)
 
     def _fetch_certificate(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return a new certificate once; grpcio asks before each handshake, on a thread of its own."""
-        certificate, self._new_certificate = self._new_certificate, None
-        return None if certificate is None else grpc.ssl_server_certificate_configuration([certificate])
+        """Return a certificate that grpcio does not have; it asks before each handshake, on a thread of its own."""
+        found = self._certificate
+        if found is None or found is self._fetched:
+            return None
+        self._fetched = found
+        return grpc.ssl_server_certificate_configuration([found])
 
-    def _renew_certificate(self) -> None:
-        """Take the certificate of the files if they have another one."""
-        assert self._tls is not None
-        assert self._tls.reload is not None
+    async def _renew_certificate(self, reload: Callable[[], ServerCertificate], reload_s: float) -> float:
+        """Take the certificate of the files if they have another one; return the seconds until the next look."""
         try:
-            found = self._tls.reload()
+            # Not on the event loop: a disk may be slow, and an encrypted key takes long to open.
+            found = await asyncio.get_running_loop().run_in_executor(None, reload)
         except ConfigError as error:
-            log.warning("gRPC port: the certificate stays as it is: %s", error)
-            return
-        if found != self._tls.certificate:
-            self._tls = self._tls._replace(certificate=found)
-            self._new_certificate = found
+            if self._certificate_error != str(error):
+                self._certificate_error = str(error)
+                log.warning("gRPC port: the certificate stays as it is: %s", error)
+            # Whoever replaces two files has one of them there first.
+            return min(_RELOAD_RETRY_S, reload_s)
+        self._certificate_error = ""
+        if found != self._certificate:
+            self._certificate = found
             log.info("gRPC port: the certificate has been replaced (tlsCertPath)")
+        return reload_s
 
     def _forget_silent(self) -> None:
         self._service.forget_silent(asyncio.get_running_loop().time() - self._limits.max_idle_s)

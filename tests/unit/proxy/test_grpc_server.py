@@ -738,6 +738,32 @@ def test_other_bytes_close_their_connection_alone(running: Running, data: bytes)
         wait_for(lambda: len(relay._ends) == 2)
 
 
+def has_certificate(running: Running, expected: ServerCertificate) -> bool:
+    return ssl.get_server_certificate(("127.0.0.1", running.server.port)) == expected.chain.decode()
+
+
+def test_a_certificate_is_looked_for_soon_after_a_failure_and_on_a_thread(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rocketbroker.proxy.grpc_server._RELOAD_RETRY_S", 0.01)
+    threads = []
+
+    def reload() -> ServerCertificate:
+        threads.append(threading.current_thread())
+        if len(threads) < 3:
+            raise ConfigError("the key is not the certificate's")
+        return OTHER_CERTIFICATE
+
+    with Running(uvloop.new_event_loop(), reload=reload) as running:
+        wait_for(lambda: has_certificate(running, OTHER_CERTIFICATE))
+        assert running.thread not in threads
+        running.run(running.server.stop())
+        running.run(running.server.start())
+        assert has_certificate(running, OTHER_CERTIFICATE), "from the first handshake after a restart on"
+
+    assert caplog.text.count("the certificate stays as it is") == 1
+
+
 def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO")
     found: list[ServerCertificate | ConfigError] = [CERTIFICATE]
@@ -747,14 +773,11 @@ def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCapt
             raise found[-1]
         return found[-1]
 
-    def has_certificate(running: Running, expected: ServerCertificate) -> bool:
-        return ssl.get_server_certificate(("127.0.0.1", running.server.port)) == expected.chain.decode()
-
     with Running(uvloop.new_event_loop(), reload=reload) as running, running.channel(tls=True) as channel:
         assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
         for each in (CERTIFICATE, ConfigError("no file"), OTHER_CERTIFICATE, OTHER_CERTIFICATE):
             found.append(each)
-            running.loop.call_soon_threadsafe(running.server._renew_certificate)
+            running.run(running.server._renew_certificate(reload, 1))
             if isinstance(each, ConfigError):
                 wait_for(lambda: "no file" in caplog.text)
             else:
