@@ -95,7 +95,7 @@ class GrpcLimits(NamedTuple):
             forgotten (grpcClientIdleTimeMills).
         max_unsent_bytes: replies of ReceiveMessage that clients have not taken; above it, no more are begun.
         max_stop_s: seconds that a stop waits for calls to end (grpcShutdownTimeSeconds).
-        connections: limits on connections and incomplete requests of a port that takes both kinds.
+        connections: limits on connections and incomplete requests of a port with TLS.
     """
 
     max_message_size: int = 130 << 20
@@ -115,7 +115,7 @@ class GrpcLimits(NamedTuple):
             # A request that grpcio unpacks looks larger than the bytes that came in for it (`_read`): by tiny ones a
             # connection would hide what it holds. No SDK compresses whole requests.
             ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
-            # Calls that wait to be begun. By default grpcio would cancel some of anybody beyond 1,000.
+            # By default grpcio cancels calls at random beyond 1,000 pending.
             ("grpc.server.max_pending_requests", _MOST_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
             ("grpc.max_connection_idle_ms", round(self.max_idle_s * 1000)),
@@ -206,7 +206,7 @@ class GrpcServer:
             if self._tls is not None:
                 await self._start_relayed(self._server, self._tls)
             else:
-                # Without a relay, which each byte would pay for, and without its limits.
+                # Plain text alone needs no relay, so it has none of the relay's limits.
                 self._bind(self._server)
                 await self._server.start()
         except BaseException:
@@ -228,16 +228,16 @@ class GrpcServer:
             text = f"cannot listen on {address}: in use, or no address of this host; choose another grpcServerPort"
             raise ConfigError(text) from error
 
-    async def _start_relayed(self, server: aio.Server, secure: Tls) -> None:
+    async def _start_relayed(self, server: aio.Server, tls: Tls) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))
         if len(str(folder)) > _LONGEST_SOCKET_PATH:
             raise ConfigError(f"{folder} is too long for the address of a socket; set TMPDIR to a shorter folder")
-        plain, tls = folder / "plain" if secure.plain else None, folder / "tls"
+        plain, tls_socket = folder / "plain" if tls.plain else None, folder / "tls"
         if plain is not None:
             server.add_insecure_port(f"unix:{plain}")
-        server.add_secure_port(f"unix:{tls}", self._credentials(secure))
+        server.add_secure_port(f"unix:{tls_socket}", self._credentials(tls))
         await server.start()
-        relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S, self._limits.connections)
+        relay = FirstByteRelay(self.host, self.port, folder, plain, tls_socket, _FIRST_BYTE_S, self._limits.connections)
         self._relay = relay
         await relay.start()
         self.port = relay.port

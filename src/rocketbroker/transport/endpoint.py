@@ -99,12 +99,12 @@ class ConnectionCount:
         left_files = self._left(self._max_descriptor, descriptor, is_trusted=is_trusted)
         if left_files <= 0:
             return (
-                f"{self._count} connections are open, and the process may open only {self._max_descriptor:,} files, "
+                f"{self._count:,} connections are open, and the process may open only {self._max_descriptor:,} files, "
                 f"so that the store keeps its reserve (ulimit -n){_kept(self._max_descriptor, is_trusted=is_trusted)}"
             )
         if left <= 0:
             kept = _kept(self._limit, is_trusted=is_trusted)
-            return f"{self._count} connections are open and the limit is {self._limit:,} ({self._cause}){kept}"
+            return f"{self._count:,} connections are open and the limit is {self._limit:,} ({self._cause}){kept}"
         held, limit = self._by_source[source], self._address_limit
         if limit and held >= limit:
             return f"{limit} connections are open from {source}, the limit of each address (maxConnectionsPerAddress)"

@@ -794,7 +794,7 @@ def test_a_port_for_tls_alone_has_limits_too(caplog: pytest.LogCaptureFixture):
         with connect(running) as sock:
             sock.sendall(PREFACE)
             assert is_closed(sock)
-            assert "closing, as it has no TLS (grpcPlainTextEnable)" in caplog.text
+            assert "closing, as it has no TLS; connect by TLS, or set grpcPlainTextEnable=true" in caplog.text
         with running.channel(tls=True) as channel:
             assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
             with connect(running) as sock:
