@@ -36,6 +36,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError, shown
+from rocketbroker.common.event_log import EventLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import (
     OK,
@@ -68,7 +69,6 @@ from rocketbroker.proxy.messaging_pb2 import (
 from rocketbroker.proxy.receipts import Place, ReceiptHandle, Receipts, decode_handle, place_of
 from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
-from rocketbroker.transport.access import EventLog
 
 log = logging.getLogger(__name__)
 
@@ -166,8 +166,11 @@ class Consuming:
     def _give_back(self, context: CallContext, messages: list[tuple[Place, ReceiptHandle]]) -> None:
         if messages:
             self._events.add(
-                f"client {shown(context.client_id)} at {context.peer} went away from a receive: {len(messages)} "
-                f"messages return to group {messages[0][0].group}"
+                "client %s at %s went away from a receive: %d messages return to group %s",
+                shown(context.client_id),
+                context.peer,
+                len(messages),
+                messages[0][0].group,
             )
             self._receipts.give_back(self._clients.returning(context), messages)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import cast
 
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.common.event_log import EventLog, RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import EventLog, RefusalLog
 from rocketbroker.transport.endpoint import ConnectionCount
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, listen, port_of
@@ -236,7 +236,7 @@ class FirstByteRelay:
 
     def give_up(self, client: "_Accepted") -> None:
         """Close a connection that sent nothing."""
-        self._events.add(f"connection to {client.peer}: nothing was received for {self.first_byte_s:g} s; closing")
+        self._events.add("connection to %s: nothing was received for %g s; closing", client.peer, self.first_byte_s)
         client.transport.abort()
 
 

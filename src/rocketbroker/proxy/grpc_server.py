@@ -19,6 +19,7 @@ from grpc import aio
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.errors import ConfigError, shown
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
@@ -26,7 +27,6 @@ from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
-from rocketbroker.transport.access import RefusalLog
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 

@@ -18,8 +18,9 @@ from typing import NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import Admit, RefusalLog, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import RequestMeter
 

@@ -30,6 +30,7 @@ from rocketbroker.codec.remoting.headers.message import CheckTransactionStateReq
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common import event_log
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.proxy import clients as clients_module
@@ -343,14 +344,20 @@ async def test_a_client_that_is_unknown_may_return_messages_and_is_not_kept(
     assert list(service._clients._clients) == ["client-1"]
 
 
-async def test_clients_that_come_in_masses_are_counted(service: MessagingService, caplog: pytest.LogCaptureFixture):
+async def test_clients_that_come_in_masses_are_counted(
+    service: MessagingService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     caplog.set_level("INFO")
     for number in range(50):
         context = CallContext(f"client-{number}", "JAVA", "5.1.0", "", "127.0.0.1:5000", None)
         await service.telemetry(producer("Orders"), context, Stream())
     service._clients.forget_all()
 
-    assert len(caplog.messages) == 20
+    monkeypatch.setattr(event_log, "_PERIOD_S", 0)
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1].endswith("; lines left out before this one: 80"), "of 100"
 
 
 async def test_clients_that_come_change_and_go_are_logged(

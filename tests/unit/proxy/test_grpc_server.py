@@ -20,6 +20,7 @@ import pytest
 import uvloop
 
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.common import event_log
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
@@ -28,7 +29,6 @@ from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
-from rocketbroker.transport import access
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.grpc_calls import METADATA, method
 from tests.support.http2_frames import (
@@ -299,7 +299,7 @@ def test_errors_are_in_the_reply(channel: grpc.Channel):
 
 
 def test_refusals_are_logged_with_their_code(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(access, "_REPEAT_LOG_S", 1e9)
+    monkeypatch.setattr(event_log, "_PERIOD_S", 1e9)
     caplog.set_level("INFO", "rocketbroker.proxy.grpc_server")
     with Running(uvloop.new_event_loop()) as running, running.channel(tls=False) as channel:
         port = running.server.port
