@@ -248,7 +248,7 @@ class Clients:
         client.called(context)
         return client
 
-    def returning(self, context: CallContext) -> ProxyClient:
+    def client_for_return(self, context: CallContext) -> ProxyClient:
         """Return the client of a call whose messages return to their group, known or not; it is not kept."""
         client = self._clients.get(context.client_id)
         if client is None:

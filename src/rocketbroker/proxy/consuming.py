@@ -172,7 +172,7 @@ class Consuming:
                 len(messages),
                 messages[0][0].group,
             )
-            self._receipts.give_back(self._clients.returning(context), messages)
+            self._receipts.give_back(self._clients.client_for_return(context), messages)
 
     async def _receive(
         self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext

@@ -337,9 +337,9 @@ async def test_a_client_that_is_unknown_may_return_messages_and_is_not_kept(
 ):
     monkeypatch.setattr(clients_module, "_MOST_CLIENTS", 1)
     known = service._clients.of(CONTEXT)
-    stranger = service._clients.returning(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
+    stranger = service._clients.client_for_return(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
 
-    assert service._clients.returning(CONTEXT) is known
+    assert service._clients.client_for_return(CONTEXT) is known
     assert (stranger.client_id, stranger.is_gone, known.is_gone) == ("client-2", True, False)
     assert list(service._clients._clients) == ["client-1"]
 
