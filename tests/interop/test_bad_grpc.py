@@ -39,6 +39,7 @@ from tests.support.grpc_script import (
 )
 from tests.support.grpc_servers import SETTINGS, GrpcServer
 from tests.support.http2_frames import (
+    ACK,
     CANCEL,
     CONTINUATION,
     DATA,
@@ -129,10 +130,16 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def first_state(target: Target) -> State:
     """Return the state once the clients of the preparation are forgotten."""
-    before = state(target)
-    while (now := state(target)) != before:
-        before = now
-    return before
+    return wait_for_state(target, lambda now: now.consumers == [HOLDER] and not now.producers)
+
+
+def wait_for_state(target: Target, reached: Callable[[State], bool]) -> State:
+    """Return the state once it is reached."""
+    deadline = time.monotonic() + 20
+    while not reached(now := state(target)):
+        assert time.monotonic() < deadline, now
+        time.sleep(0.05)
+    return now
 
 
 @pytest.fixture(autouse=True)
@@ -145,10 +152,7 @@ def unchanged(target: Target, first_state: State) -> Iterator[None]:
         assert route.status.code == pb.OK
         beat = pb.HeartbeatRequest(client_type=pb.PUSH_CONSUMER, group=resource("billing"))
         assert method(channel, "Heartbeat")(beat, metadata=metadata_of(HOLDER)).status.code == pb.OK
-    deadline = time.monotonic() + 20
-    while (now := state(target)).sockets > first_state.sockets or now[1:] != first_state[1:]:
-        assert time.monotonic() < deadline, f"{now} instead of {first_state}"
-        time.sleep(0.05)
+    wait_for_state(target, lambda now: now.sockets <= first_state.sockets and now[1:] == first_state[1:])
     assert target.broker.rss_bytes() - memory < MEMORY
 
 
@@ -368,46 +372,79 @@ def resets(count: int) -> bytes:
 
 
 OPENED = PREFACE + frame(SETTINGS_FRAME)
-CONNECTIONS: dict[str, Callable[[], bytes]] = {
-    "HTTP/1.1": lambda: b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
-    "a frame of remoting": lambda: bytes.fromhex("0000006f00000063") + b'{"code":310,"opaque":1}',
-    "a broken TLS handshake": lambda: b"\x16\x03\x01\x02\x00" + bytes(512),
-    "a TLS handshake that ends": lambda: b"\x16\x03\x01",
-    "zeros": lambda: bytes(100_000),
-    "random bytes": lambda: random.Random(1).randbytes(100_000),
-    "a preface that ends": lambda: PREFACE[:20],
-    "a frame that ends": lambda: OPENED + frame(HEADERS, headers_of("SendMessage"), 1, END_HEADERS)[:20],
-    "a frame of 16 MiB": lambda: OPENED + (2**24 - 1).to_bytes(3) + bytes([DATA, 0]) + (1).to_bytes(4) + bytes(1000),
-    "data without a call": lambda: OPENED + frame(DATA, bytes(100), 1),
-    "headers that are no HPACK": lambda: OPENED + frame(HEADERS, b"\xff" * 100, 1, END_HEADERS),
-    "headers without an end": lambda: OPENED + frame(HEADERS, b"", 1) + frame(CONTINUATION, b"", 1) * 10_000,
-    "headers that are large": lambda: (
-        OPENED + frame(HEADERS, headers_of("Heartbeat", a="x" * 120) * 100, 1, END_HEADERS)
+QUESTION = frame(PING, b"the last")
+ANSWER = frame(PING, b"the last", flags=ACK)
+# Bytes of a client, and bytes that the server sends before the client ends the connection; None if the server ends it.
+CONNECTIONS: dict[str, tuple[Callable[[], bytes], bytes | None]] = {
+    "HTTP/1.1": (lambda: b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", None),
+    "a frame of remoting": (lambda: bytes.fromhex("0000006f00000063") + b'{"code":310,"opaque":1}', None),
+    "a broken TLS handshake": (lambda: b"\x16\x03\x01\x02\x00" + bytes(512), None),
+    "a TLS handshake that ends": (lambda: b"\x16\x03\x01", b""),
+    "zeros": (lambda: bytes(100_000), None),
+    "random bytes": (lambda: random.Random(1).randbytes(100_000), None),
+    "a preface that ends": (lambda: PREFACE[:20], b""),
+    "a frame that ends": (
+        lambda: OPENED + frame(HEADERS, headers_of("SendMessage"), 1, END_HEADERS)[:20],
+        frame(SETTINGS_FRAME, flags=ACK),
     ),
-    "a message that is compressed and is not": lambda: (
-        OPENED
-        + frame(HEADERS, headers_of("Heartbeat"), 1, END_HEADERS)
-        + frame(DATA, b"\1" + (4).to_bytes(4) + b"zzzz", 1, END_STREAM)
+    "a frame of 16 MiB": (
+        lambda: OPENED + (2**24 - 1).to_bytes(3) + bytes([DATA, 0]) + (1).to_bytes(4) + bytes(1000),
+        None,
     ),
-    "a request that ends": lambda: OPENED + begun_call(1, 1 << 20, bytes(1000)),
-    "a request of 4 GiB": lambda: OPENED + begun_call(1, 2**32 - 1, bytes(1000)),
-    "requests that are not complete": lambda: (
-        OPENED + b"".join(begun_call(2 * n + 1, 1 << 20, bytes(1000)) for n in range(500))
+    "data without a call": (lambda: OPENED + frame(DATA, bytes(100), 1) + QUESTION, ANSWER),
+    "headers that are no HPACK": (lambda: OPENED + frame(HEADERS, b"\xff" * 100, 1, END_HEADERS), None),
+    "headers without an end": (
+        lambda: OPENED + frame(HEADERS, b"", 1) + frame(CONTINUATION, b"", 1) * 10_000,
+        None,
     ),
-    "calls that are reset": lambda: resets(1000),
-    "pings": lambda: OPENED + frame(PING, bytes(8)) * 5000,
-    "settings": lambda: PREFACE + frame(SETTINGS_FRAME) * 5000,
-    "streams that are never read": lambda: streams_that_are_not_read(500),
+    "headers that are large": (
+        lambda: OPENED + frame(HEADERS, headers_of("Heartbeat", a="x" * 120) * 100, 1, END_HEADERS),
+        None,
+    ),
+    "a message that is compressed and is not": (
+        lambda: (
+            OPENED
+            + frame(HEADERS, headers_of("Heartbeat"), 1, END_HEADERS)
+            + frame(DATA, b"\1" + (4).to_bytes(4) + b"zzzz", 1, END_STREAM)
+        ),
+        b"Compression bit set but no encoding configured",
+    ),
+    "a request that ends": (lambda: OPENED + begun_call(1, 1 << 20, bytes(1000)) + QUESTION, ANSWER),
+    "a request of 4 GiB": (
+        lambda: OPENED + begun_call(1, 2**32 - 1, bytes(1000)),
+        b"Received message larger than max (4294967295 vs. 136314880)",
+    ),
+    "requests that are not complete": (
+        lambda: OPENED + b"".join(begun_call(2 * n + 1, 1 << 20, bytes(1000)) for n in range(500)) + QUESTION,
+        ANSWER,
+    ),
+    "calls that are reset": (lambda: resets(1000) + QUESTION, ANSWER),
+    "pings": (lambda: OPENED + frame(PING, bytes(8)) * 5000 + QUESTION, ANSWER),
+    "settings": (lambda: PREFACE + frame(SETTINGS_FRAME) * 5000 + QUESTION, ANSWER),
 }
+
+
+def answered(sock: socket.socket, data: bytes, reply: bytes | None) -> bytes:
+    """Return what the server sends up to a reply, or to the end of the connection."""
+    found = b""
+    with suppress(ConnectionError):
+        sock.sendall(data)
+        while (reply is None or reply not in found) and (part := sock.recv(65536)):
+            found += part
+    return found
 
 
 @pytest.mark.parametrize("name", CONNECTIONS)
 def test_a_bad_connection_leaves_nothing(target: Target, name: str):
-    data = CONNECTIONS[name]()
+    data, reply = CONNECTIONS[name]
     for _ in range(3):
-        with target.connect() as sock, suppress(ConnectionError, TimeoutError):
-            sock.settimeout(2)
-            sock.sendall(data)
-            sock.shutdown(socket.SHUT_WR)
-            while name != "streams that are never read" and sock.recv(65536):
-                pass
+        with target.connect() as sock:
+            assert (reply or b"") in answered(sock, data(), reply)
+
+
+def test_streams_that_are_never_read_leave_nothing(target: Target, first_state: State):
+    for _ in range(3):
+        with target.connect() as sock:
+            sock.sendall(streams_that_are_not_read(500))
+            wait_for_state(target, lambda now: now.producers == first_state.producers + 500)
+        wait_for_state(target, lambda now: now.producers == first_state.producers)

@@ -103,7 +103,6 @@ class GrpcPort:
         clock: Clock | None = None,
     ) -> None:
         self._host = config.local_serve_addr or host
-        self._follows_clients = brokers.is_cluster and not config.local_serve_addr
         # Filled once the port is known; routes have a copy.
         self._endpoints = Endpoints()
         self._service = MessagingService(brokers, self._endpoints, clock, config)
@@ -130,7 +129,7 @@ class GrpcPort:
         await self._parts.start()
         self._endpoints.CopyFrom(_endpoints(self._host, self.port))
         address = join_address(self._host, self.port)
-        if self._follows_clients:
+        if self._service.follows_clients:
             log.info("gRPC port: routes lead clients to the host that they ask at, or to %s (localServeAddr)", address)
         else:
             log.info("gRPC port: routes lead clients to %s (localServeAddr)", address)

@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.bodies.offset import HAConnectionRuntimeInfo, H
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config import MessageStoreConfig, TransportConfig
 from rocketbroker.common.config.hosts import parse_address
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.ha.ha_connection import HAConnection, TransferSource
 from rocketbroker.store.commitlog.put_message import (
@@ -25,7 +26,7 @@ from rocketbroker.store.commitlog.put_message import (
     PutMessageStatus,
 )
 from rocketbroker.store.message_appender import MessageAppender
-from rocketbroker.transport.access import ProtectedMode, RefusalLog, is_this_machine
+from rocketbroker.transport.access import ProtectedMode, is_this_machine
 from rocketbroker.transport.remoting_server import listen
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,10 @@ from aiohttp import web
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.metrics.exposition import CONTENT_TYPE
 from rocketbroker.metrics.health import Condition, Health
-from rocketbroker.transport.access import Admit, RefusalLog
+from rocketbroker.transport.access import Admit
 
 log = logging.getLogger(__name__)
 

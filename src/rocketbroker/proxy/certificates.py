@@ -33,15 +33,19 @@ def load_certificate(cert_path: Path, key_path: Path, password: str = "") -> Ser
     """Read certificate chain and key, which may be encrypted.
 
     Raises:
-        ConfigError: A file cannot be read, the password is wrong, or the key is not the certificate's.
+        ConfigError: A file cannot be read, the password is wrong, the key is not the certificate's, or a file changes
+            meanwhile.
     """
     for name, path in (("tlsCertPath", cert_path), ("tlsKeyPath", key_path)):
         if not path.is_file():
             raise ConfigError(f"{name}: {path} is no file; name one in PEM, or set tlsTestModeEnable=true")
     try:
+        key, chain = key_path.read_bytes(), cert_path.read_bytes()
         # Checks that the two belong together. Without a password OpenSSL would ask the terminal for one.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path, lambda: password)
-        key, chain = key_path.read_bytes(), cert_path.read_bytes()
+        # OpenSSL reads paths alone, so what it checked are these bytes only if the files have them still.
+        if (key, chain) != (key_path.read_bytes(), cert_path.read_bytes()):
+            raise ConfigError(f"tlsCertPath {cert_path} or tlsKeyPath {key_path} changed while it was read; try again")
         if password and b"ENCRYPTED" in key:  # grpcio takes no password
             plain = load_pem_private_key(key, password.encode())
             key = plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -39,6 +39,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RemotingSendError, RemotingTimeoutError, shown
+from rocketbroker.common.event_log import EventLog
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError, check_group, check_topic, succeeded
 from rocketbroker.proxy.message_conversion import incoming, to_duration
 from rocketbroker.proxy.messaging_pb2 import (
@@ -62,7 +63,6 @@ from rocketbroker.proxy.messaging_pb2 import (
 )
 from rocketbroker.proxy.service_manager import ServiceManager
 from rocketbroker.proxy.transactions import HalfMessage, OpenTransactions
-from rocketbroker.transport.access import EventLog
 
 log = logging.getLogger(__name__)
 
@@ -248,7 +248,7 @@ class Clients:
         client.called(context)
         return client
 
-    def returning(self, context: CallContext) -> ProxyClient:
+    def client_for_return(self, context: CallContext) -> ProxyClient:
         """Return the client of a call whose messages return to their group, known or not; it is not kept."""
         client = self._clients.get(context.client_id)
         if client is None:
@@ -269,7 +269,7 @@ class Clients:
 
     def _forget(self, client: ProxyClient, reason: str) -> None:
         if client.settings is not None:
-            self._events.add(f"client {shown(client.client_id)} at {client.remote_address} has left: {reason}")
+            self._events.add("client %s at %s has left: %s", shown(client.client_id), client.remote_address, reason)
         del self._clients[client.client_id]
         client.is_gone = True
         client.disconnected()
@@ -322,7 +322,7 @@ class Clients:
         if settings != client.settings:
             what = "joined" if client.settings is None else "changed its settings"
             role = _described(settings, context)
-            self._events.add(f"client {shown(client.client_id)} at {context.peer} has {what}: {role}")
+            self._events.add("client %s at %s has %s: %s", shown(client.client_id), context.peer, what, role)
         client.settings, client.stream = settings, stream
         await succeeded(self._brokers.invoke(client, "", heartbeat))
         stream.send(TelemetryCommand(status=OK, settings=merged))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
@@ -35,6 +36,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, RocketBrokerError, shown
+from rocketbroker.common.event_log import EventLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import (
     OK,
@@ -67,7 +69,6 @@ from rocketbroker.proxy.messaging_pb2 import (
 from rocketbroker.proxy.receipts import Place, ReceiptHandle, Receipts, decode_handle, place_of
 from rocketbroker.proxy.routing import Routing
 from rocketbroker.proxy.service_manager import ServiceManager
-from rocketbroker.transport.access import EventLog
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ _INIT_MODE_MAX: Final = 1
 _MOST_MESSAGES: Final = 32
 # Each may take a bit set of 8 KiB.
 _MOST_ACKS: Final = 4096
+# The part of grpcMaxOpenCalls that cancelled receives of one connection may take.
+_SHARES: Final = 64
 
 
 class _Popped(NamedTuple):
@@ -114,6 +117,8 @@ class Consuming:
         self._config = config
         self._tasks = TaskOwner("Consuming")
         self._events = EventLog(log)
+        # Pops whose receive was cancelled, by the address of the client's connection.
+        self._abandoned: Counter[str] = Counter()
 
     async def stop(self) -> None:
         """Wait for pops no longer."""
@@ -161,10 +166,13 @@ class Consuming:
     def _give_back(self, context: CallContext, messages: list[tuple[Place, ReceiptHandle]]) -> None:
         if messages:
             self._events.add(
-                f"client {shown(context.client_id)} at {context.peer} went away from a receive: {len(messages)} "
-                f"messages return to group {messages[0][0].group}"
+                "client %s at %s went away from a receive: %d messages return to group %s",
+                shown(context.client_id),
+                context.peer,
+                len(messages),
+                messages[0][0].group,
             )
-            self._receipts.give_back(self._clients.returning(context), messages)
+            self._receipts.give_back(self._clients.client_for_return(context), messages)
 
     async def _receive(
         self, client: ProxyClient, receive: ReceiveMessageRequest, context: CallContext
@@ -242,13 +250,7 @@ class Consuming:
 
     async def _pop(self, client: ProxyClient, header: PopMessageRequestHeader, context: CallContext) -> Command:
         """Return the answer to a pop; what comes after the call was cancelled is given back."""
-        # Pops of receives that were cancelled count until their broker answers, or a client that receives and cancels
-        # in a loop would fill brokers and this process with them.
-        if len(self._tasks) >= (most := self._config.grpc_max_open_calls):
-            remark = (
-                f"{len(self._tasks):,} receives wait at the brokers, the limit (grpcMaxOpenCalls) is {most:,}; receive"
-            )
-            raise StatusError(Code.TOO_MANY_REQUESTS, f"{remark} again later")
+        self._check_pops(context)
         command = request(RequestCode.POP_MESSAGE, header)
         answer = self._brokers.invoke(client, header.broker_name or "", command)
         if isinstance(answer, RemotingCommand):
@@ -258,6 +260,7 @@ class Consuming:
             await asyncio.wait([pop])
         except asyncio.CancelledError:
             self._brokers.drop(client, command)
+            self._abandoned[context.peer] += 1
             pop.add_done_callback(lambda _: self._give_back_all(pop, header, context))
             raise
         if pop.cancelled():
@@ -267,10 +270,32 @@ class Consuming:
             raise outcome
         return outcome
 
+    def _check_pops(self, context: CallContext) -> None:
+        """Refuse a pop if too many wait at the brokers.
+
+        Pops of receives that were cancelled count until their broker answers, or a client that receives and cancels in
+        a loop would fill brokers and this process with them. Each connection has a small share of them, or that client
+        would keep all others out.
+        """
+        most = self._config.grpc_max_open_calls
+        share = max(1, most // _SHARES)
+        if (abandoned := self._abandoned.get(context.peer, 0)) >= share:
+            remark = (
+                f"{abandoned:,} receives that were cancelled on this connection wait at the brokers, the limit is "
+                f"{share:,}, a part of grpcMaxOpenCalls; receive again later"
+            )
+            raise StatusError(Code.TOO_MANY_REQUESTS, remark)
+        if (waiting := len(self._tasks)) >= most:
+            remark = f"{waiting:,} receives wait at the brokers, the limit (grpcMaxOpenCalls) is {most:,}"
+            raise StatusError(Code.TOO_MANY_REQUESTS, f"{remark}; receive again later")
+
     def _give_back_all(
         self, pop: asyncio.Task[Command | RemotingError], header: PopMessageRequestHeader, context: CallContext
     ) -> None:
         """Give back the messages of a pop that nobody waits for; a stop leaves them to their invisible time."""
+        self._abandoned[context.peer] -= 1
+        if not self._abandoned[context.peer]:
+            del self._abandoned[context.peer]
         if pop.cancelled() or pop.exception() is not None:  # the owner of tasks logs errors
             return
         outcome = pop.result()

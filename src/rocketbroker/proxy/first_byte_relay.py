@@ -1,4 +1,4 @@
-"""Port that takes TLS and plain text: the first byte decides to which local socket a connection is relayed.
+"""Relay of a port with TLS: the first byte decides to which local socket a connection goes, for TLS or plain text.
 
 A TLS handshake begins with 0x16, HTTP/2 without TLS with a letter. grpcio can listen for either, but can neither look
 first nor take over a connection that somebody else accepted.
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import cast
 
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.common.event_log import EventLog, RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import EventLog, RefusalLog
 from rocketbroker.transport.endpoint import ConnectionCount
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, listen, port_of
@@ -204,7 +204,8 @@ class FirstByteRelay:
     async def _connect(self, client: "_Accepted", data: bytes) -> None:
         target = self._tls if data[0] == _TLS_HANDSHAKE else self._plain
         if target is None:
-            self._rejections.add(f"connection to {client.peer}: closing, as it has no TLS (grpcPlainTextEnable)")
+            cause = "it has no TLS; connect by TLS, or set grpcPlainTextEnable=true"
+            self._rejections.add(f"connection to {client.peer}: closing, as {cause}")
             client.transport.abort()
             return
         self._count += 1
@@ -235,7 +236,7 @@ class FirstByteRelay:
 
     def give_up(self, client: "_Accepted") -> None:
         """Close a connection that sent nothing."""
-        self._events.add(f"connection to {client.peer}: nothing was received for {self.first_byte_s:g} s; closing")
+        self._events.add("connection to %s: nothing was received for %g s; closing", client.peer, self.first_byte_s)
         client.transport.abort()
 
 

@@ -19,6 +19,7 @@ from grpc import aio
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.errors import ConfigError, shown
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
@@ -26,7 +27,6 @@ from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
-from rocketbroker.transport.access import RefusalLog
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
@@ -45,6 +45,8 @@ _MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 _MOST_REFUSED = 1024
 _MOST_PENDING = 10_000  # each takes about 13 KiB
 _REFUSED_S = 5.0
+_RELOAD_RETRY_S = 5.0
+_NO_COMPRESSION = 1  # the bit of "identity"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 # Reply of a unary method, or all replies of ReceiveMessage; what must wait is awaitable.
@@ -93,7 +95,7 @@ class GrpcLimits(NamedTuple):
             forgotten (grpcClientIdleTimeMills).
         max_unsent_bytes: replies of ReceiveMessage that clients have not taken; above it, no more are begun.
         max_stop_s: seconds that a stop waits for calls to end (grpcShutdownTimeSeconds).
-        connections: limits on connections and incomplete requests of a port that takes both kinds.
+        connections: limits on connections and incomplete requests of a port with TLS.
     """
 
     max_message_size: int = 130 << 20
@@ -110,7 +112,10 @@ class GrpcLimits(NamedTuple):
             ("grpc.so_reuseport", 0),  # two servers on one port must not share its clients
             ("grpc.max_receive_message_length", self.max_message_size),
             ("grpc.max_concurrent_streams", self.max_calls),
-            # Calls that wait to be begun. By default grpcio would cancel some of anybody beyond 1,000.
+            # A request that grpcio unpacks looks larger than the bytes that came in for it (`_read`): by tiny ones a
+            # connection would hide what it holds. No SDK compresses whole requests.
+            ("grpc.compression_enabled_algorithms_bitset", _NO_COMPRESSION),
+            # By default grpcio cancels calls at random beyond 1,000 pending.
             ("grpc.server.max_pending_requests", _MOST_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
             ("grpc.max_connection_idle_ms", round(self.max_idle_s * 1000)),
@@ -131,8 +136,8 @@ class Tls(NamedTuple):
     Attributes:
         certificate: what clients see.
         plain: serve plain text as well.
-        reload: returns the certificate as it is now; connections begun later get a new one.
-        reload_s: seconds between two calls of it.
+        reload: returns the certificate as it is now, on any thread; connections begun later get a new one.
+        reload_s: seconds between two calls of it; fewer after one that failed.
     """
 
     certificate: ServerCertificate
@@ -163,8 +168,10 @@ class GrpcServer:
     ) -> None:
         self.host, self.port = host, port
         self._tls = tls
-        # A certificate that grpcio has not fetched yet.
-        self._new_certificate: ServerCertificate | None = None
+        # What handshakes are to get, written by the event loop, and what grpcio has, written by its thread alone.
+        self._certificate = None if tls is None else tls.certificate
+        self._fetched = self._certificate
+        self._certificate_error = ""
         self._limits = limits or GrpcLimits()
         self._service = service
         self._tasks = TaskOwner("GrpcServer")
@@ -182,13 +189,13 @@ class GrpcServer:
             ConfigError: The address cannot be bound; the text names the address and the cause.
         """
         handlers: dict[str, Any] = {
-            name: grpc.stream_stream_rpc_method_handler(self._counted(self._stream(name, method)))
+            name: grpc.stream_stream_rpc_method_handler(self._count(self._stream(name, method)))
             if method.is_stream
-            else grpc.stream_unary_rpc_method_handler(self._counted(self._unary(name, method)))
+            else grpc.stream_unary_rpc_method_handler(self._count(self._unary(name, method)))
             for name, method in methods_of(self._service).items()
         }
-        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._counted(self._telemetry))
-        other: Any = grpc.stream_stream_rpc_method_handler(self._counted(self._unimplemented))
+        handlers["Telemetry"] = grpc.stream_stream_rpc_method_handler(self._count(self._telemetry))
+        other: Any = grpc.stream_stream_rpc_method_handler(self._count(self._unimplemented))
         self._server = aio.server(
             options=self._limits.options(),
             maximum_concurrent_rpcs=self._limits.max_open_calls + _MOST_REFUSED,
@@ -199,7 +206,7 @@ class GrpcServer:
             if self._tls is not None:
                 await self._start_relayed(self._server, self._tls)
             else:
-                # Without a relay, which each byte would pay for, and without its limits.
+                # Plain text alone needs no relay, so it has none of the relay's limits.
                 self._bind(self._server)
                 await self._server.start()
         except BaseException:
@@ -209,7 +216,8 @@ class GrpcServer:
         log.info("gRPC port: listening on %s for %s", join_address(self.host or ALL_ADDRESSES, self.port), kinds)
         self._tasks.every(min(_CHECK_S, self._limits.max_idle_s), self._forget_silent, "forget_silent")
         if self._tls is not None and self._tls.reload is not None:
-            self._tasks.every(self._tls.reload_s, self._renew_certificate, "renew_certificate")
+            renew = partial(self._renew_certificate, self._tls.reload, self._tls.reload_s)
+            self._tasks.whenever(renew, self._tls.reload_s, "renew_certificate")
 
     def _bind(self, server: aio.Server) -> None:
         address = join_address(self.host or ALL_ADDRESSES, self.port)
@@ -220,16 +228,16 @@ class GrpcServer:
             text = f"cannot listen on {address}: in use, or no address of this host; choose another grpcServerPort"
             raise ConfigError(text) from error
 
-    async def _start_relayed(self, server: aio.Server, secure: Tls) -> None:
+    async def _start_relayed(self, server: aio.Server, tls: Tls) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="mq-grpc-"))
         if len(str(folder)) > _LONGEST_SOCKET_PATH:
             raise ConfigError(f"{folder} is too long for the address of a socket; set TMPDIR to a shorter folder")
-        plain, tls = folder / "plain" if secure.plain else None, folder / "tls"
+        plain, tls_socket = folder / "plain" if tls.plain else None, folder / "tls"
         if plain is not None:
             server.add_insecure_port(f"unix:{plain}")
-        server.add_secure_port(f"unix:{tls}", self._credentials(secure))
+        server.add_secure_port(f"unix:{tls_socket}", self._credentials(tls))
         await server.start()
-        relay = FirstByteRelay(self.host, self.port, folder, plain, tls, _FIRST_BYTE_S, self._limits.connections)
+        relay = FirstByteRelay(self.host, self.port, folder, plain, tls_socket, _FIRST_BYTE_S, self._limits.connections)
         self._relay = relay
         await relay.start()
         self.port = relay.port
@@ -258,28 +266,35 @@ class GrpcServer:
     def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
         if tls.reload is None:
             return grpc.ssl_server_credentials([tls.certificate])
-        first = grpc.ssl_server_certificate_configuration([tls.certificate])
+        self._fetched = certificate = self._certificate or tls.certificate
+        first = grpc.ssl_server_certificate_configuration([certificate])
         fetch: Any = self._fetch_certificate  # None means that nothing is new, which its type leaves out
         return grpc.dynamic_ssl_server_credentials(first, fetch)
 
     def _fetch_certificate(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return a new certificate once; grpcio asks before each handshake, on a thread of its own."""
-        certificate, self._new_certificate = self._new_certificate, None
-        return None if certificate is None else grpc.ssl_server_certificate_configuration([certificate])
+        """Return a certificate that grpcio does not have; it asks before each handshake, on a thread of its own."""
+        found = self._certificate
+        if found is None or found is self._fetched:
+            return None
+        self._fetched = found
+        return grpc.ssl_server_certificate_configuration([found])
 
-    def _renew_certificate(self) -> None:
-        """Take the certificate of the files if they have another one."""
-        assert self._tls is not None
-        assert self._tls.reload is not None
+    async def _renew_certificate(self, reload: Callable[[], ServerCertificate], reload_s: float) -> float:
+        """Take the certificate of the files if they have another one; return the seconds until the next look."""
         try:
-            found = self._tls.reload()
+            # Not on the event loop: a disk may be slow, and an encrypted key takes long to open.
+            found = await asyncio.get_running_loop().run_in_executor(None, reload)
         except ConfigError as error:
-            log.warning("gRPC port: the certificate stays as it is: %s", error)
-            return
-        if found != self._tls.certificate:
-            self._tls = self._tls._replace(certificate=found)
-            self._new_certificate = found
+            if self._certificate_error != str(error):
+                self._certificate_error = str(error)
+                log.warning("gRPC port: the certificate stays as it is: %s", error)
+            # Whoever replaces two files has one of them there first.
+            return min(_RELOAD_RETRY_S, reload_s)
+        self._certificate_error = ""
+        if found != self._certificate:
+            self._certificate = found
             log.info("gRPC port: the certificate has been replaced (tlsCertPath)")
+        return reload_s
 
     def _forget_silent(self) -> None:
         self._service.forget_silent(asyncio.get_running_loop().time() - self._limits.max_idle_s)
@@ -291,7 +306,7 @@ class GrpcServer:
     # as the connection lives: a client that often gets such a refusal would look like one that never completes a
     # request. So each call is a stream to grpcio, and the first thing that happens to it is here.
 
-    def _counted(self, behave: Behaviour) -> Behaviour:
+    def _count(self, behave: Behaviour) -> Behaviour:
         """Return a behaviour of calls that are counted from their headers to their end; those beyond the limit fail."""
 
         async def counted(requests: AsyncIterator[bytes], call: Call) -> Any:
@@ -307,19 +322,22 @@ class GrpcServer:
         return counted
 
     async def _refuse(self, call: Call) -> None:
-        """Fail a call once its request is read, which is then known to be held no more."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REFUSED_S):
-                await self._read(call)
-        text = f"{self._limits.max_open_calls:,} calls are open, the limit (grpcMaxOpenCalls); try again later"
+        await self._read_and_drop(call)
+        most = self._limits.max_open_calls
+        calls = "open call" if most == 1 else "open calls"
+        text = f"the limit of {most:,} {calls} (grpcMaxOpenCalls) is reached; try again later"
         self._refusals["calls"].add(f"gRPC port: a call of {self._peer(call)[1]}: RESOURCE_EXHAUSTED: {text}")
         await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def _unimplemented(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        await self._read_and_drop(call)
+        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have the method")
+
+    async def _read_and_drop(self, call: Call) -> None:
+        """Read the request of a call that is to fail, which is then known to be held no more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_REFUSED_S):
                 await self._read(call)
-        await call.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not have the method")
 
     async def _read(self, call: Call, *, is_first: bool = True) -> bytes | None:
         """Return a request of a call, or None if there is no further one; it is held no longer."""
@@ -332,9 +350,23 @@ class GrpcServer:
             self._relay.handled(path, len(data) + sum(len(name) + len(value) for name, value in metadata))
         return cast("bytes", data)
 
-    async def _read_only(self, call: Call) -> bytes:
+    async def _read_first(self, name: str, call: Call) -> bytes | None:
+        """Return the first request of a call as ``_read`` does; fail a call that does not complete it in time.
+
+        Until then nothing is known of the call but its headers, and it takes one of grpcMaxOpenCalls.
+        """
+        longest_s = self._limits.connections.frame_timeout_s
+        try:
+            async with asyncio.timeout(longest_s):
+                return await self._read(call)
+        except TimeoutError:
+            code, text = grpc.StatusCode.DEADLINE_EXCEEDED, f"the request was not complete within {longest_s:g} s"
+            self._refusals[name].add(f"gRPC port: {name} of {self._peer(call)[1]}: {code.name}: {text}")
+            await call.abort(code, text)
+
+    async def _read_request(self, name: str, call: Call) -> bytes:
         """Return the request of a call that has one."""
-        data = await self._read(call)
+        data = await self._read_first(name, call)
         if data is None:
             await call.abort(grpc.StatusCode.INTERNAL, "the call ended without a request")
         return data
@@ -372,7 +404,7 @@ class GrpcServer:
         """
 
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> bytes:
-            data = await self._read_only(call)
+            data = await self._read_request(name, call)
             try:
                 reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 if not isinstance(reply, Message):
@@ -396,7 +428,7 @@ class GrpcServer:
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> None:
             replies: Sequence[Any]
             request: Any = None
-            data = await self._read_only(call)
+            data = await self._read_request(name, call)
             try:
                 context = self._context(call)
                 self._check_unsent()
@@ -432,6 +464,8 @@ class GrpcServer:
             raise StatusError(Code.TOO_MANY_REQUESTS, text)
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
+        # Before the call can be refused, or what it sent would count as held.
+        first = await self._read_first("Telemetry", call)
         try:
             context = self._context(call)
         except StatusError as error:  # the one refusal in the body of this method
@@ -441,7 +475,7 @@ class GrpcServer:
             return
         stream = _TelemetryStream(call, self._tasks, context)
         try:
-            failed = await self._handle_commands(call, context, stream)
+            failed = await self._handle_commands(first, call, context, stream)
         finally:
             stream.is_open = False
             self._service.telemetry_closed(context, stream)
@@ -458,14 +492,14 @@ class GrpcServer:
             await call.abort(code, text)
 
     async def _handle_commands(
-        self, call: Call, context: CallContext, stream: "_TelemetryStream"
+        self, first: bytes | None, call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
-        is_first = True
+        data = first
         try:
-            while (data := await self._read(call, is_first=is_first)) is not None:
-                is_first = False
+            while data is not None:
                 await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
+                data = await self._read(call, is_first=False)
         except asyncio.CancelledError:
             if not stream.is_overfull:
                 raise

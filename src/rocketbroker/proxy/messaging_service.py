@@ -70,6 +70,11 @@ class MessagingService:
         self._producing = Producing(brokers, routing, clients, transactions, clock, config)
         self._consuming = Consuming(brokers, routing, clients, receipts, clock, config)
 
+    @property
+    def follows_clients(self) -> bool:
+        """Return true if routes have the address that a client asked at."""
+        return self._routing.follows_clients
+
     async def start(self) -> None:
         """Begin to renew the invisible time of messages."""
         await self._receipts.start()

@@ -27,12 +27,12 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingError, shown
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import StatusError, header_of, succeeded
 from rocketbroker.proxy.clients import ProxyClient, retry_delays
 from rocketbroker.proxy.messaging_pb2 import Code
 from rocketbroker.proxy.service_manager import ServiceManager
-from rocketbroker.transport.access import RefusalLog
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Receipts:
         # Brokers whose renewals of an earlier scan have not ended.
         self._busy: set[str] = set()
         self._returning: set[asyncio.Task[None]] = set()
-        self._refusals = RefusalLog(log)
+        self._beyond_limit = RefusalLog(log, "messages that are not renewed")
 
     async def start(self) -> None:
         """Begin to renew."""
@@ -224,7 +224,7 @@ class Receipts:
         """Renew the invisible time of a message from now on, until it is acknowledged."""
         table = self._renewed.setdefault(client, {})
         if len(table) >= _MOST_PER_CLIENT and place not in table:
-            self._refusals.add(
+            self._beyond_limit.add(
                 f"client {shown(client.client_id)} holds {_MOST_PER_CLIENT:,} messages without an acknowledgement; "
                 f"more are not renewed, and return after {self._config.default_invisible_time_mills / 1000:g} s"
             )

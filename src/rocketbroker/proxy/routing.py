@@ -36,7 +36,7 @@ _PERMISSIONS: Final = {
     PERM_READ | PERM_WRITE: Permission.READ_WRITE,
 }
 _LONG: Final = (1 << 64) - 1
-_MOST_ENDPOINTS: Final = 4096
+_MOST_ENDPOINTS: Final = 512
 
 
 class Routing:
@@ -46,12 +46,15 @@ class Routing:
         brokers: brokers and routes.
         endpoints: address of this front.
         config: what routes have for each broker: that address, or the one that a client asked at.
+
+    Attributes:
+        follows_clients: routes have the address that a client asked at, if it says so.
     """
 
     def __init__(self, brokers: ServiceManager, endpoints: Endpoints, config: ProxyConfig) -> None:
         self._brokers = brokers
         self._endpoints = endpoints
-        self._follows_clients = brokers.is_cluster and not config.local_serve_addr
+        self.follows_clients = brokers.is_cluster and not config.local_serve_addr
         self._use_port = config.use_endpoint_port_from_request
         self._turn = itertools.count()
 
@@ -145,7 +148,7 @@ class Routing:
         Raises:
             StatusError: ILLEGAL_ACCESS_POINT, as each queue of the route would repeat it.
         """
-        if not self._follows_clients or not asked.addresses:
+        if not (self.follows_clients and asked.addresses and self._endpoints.addresses):
             return self._endpoints
         if (size := asked.ByteSize()) > _MOST_ENDPOINTS:
             remark = f"endpoints of {size:,} bytes exceed the limit of {_MOST_ENDPOINTS:,}; name fewer addresses"

@@ -1,7 +1,6 @@
 """Protected mode: which requests a peer may send, decided by its address."""
 
 import logging
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,14 +11,13 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.event_log import RefusalLog
 
 if TYPE_CHECKING:  # clients need no settings, and pydantic takes as long to load as they do
     from rocketbroker.common.config.transport_config import TransportConfig
 
 log = logging.getLogger(__name__)
 
-_REPEAT_LOG_S = 10.0
-_MOST_EVENTS: Final = 20
 #: Bytes of ``{"code":310,`` and ``{"code":200050,``, which name the route of a code of at most three or of six digits.
 SHORT_PREFIX: Final = 12
 LONG_PREFIX: Final = 15
@@ -104,7 +102,7 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
     return RouteTable(by_code, short | long)
 
 
-def _refusal(route: Route, admitted: Audience, refusals: "RefusalLog") -> Guard:
+def _refusal(route: Route, admitted: Audience, refusals: RefusalLog) -> Guard:
     """Return a guard that rejects every request of a route."""
     try:
         name = f"{route.code} ({RequestCode(route.code).name})"
@@ -121,51 +119,3 @@ def _refusal(route: Route, admitted: Audience, refusals: "RefusalLog") -> Guard:
         raise BrokerResponseError(ResponseCode.NO_PERMISSION, text)
 
     return refuse
-
-
-class RefusalLog:
-    """Log of rejected requests or peers, at most one line in 10 s: strangers determine their number.
-
-    Args:
-        logger: takes the lines.
-    """
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._count = 0
-        self._last_line = float("-inf")
-
-    def add(self, text: str) -> None:
-        """Count a rejection and log it if the last line is 10 s old."""
-        self._count += 1
-        now = time.monotonic()
-        if now >= self._last_line + _REPEAT_LOG_S:
-            self._logger.warning("%s; rejected since the last such line: %d", text, self._count)
-            self._count, self._last_line = 0, now
-
-
-class EventLog:
-    """Log of what clients do, at most ``_MOST_EVENTS`` lines in 10 s; a line counts those that were left out before it.
-
-    Args:
-        logger: takes the lines.
-    """
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._began = float("-inf")
-        self._lines = 0
-        self._left_out = 0
-
-    def add(self, text: str) -> None:
-        """Log an event, unless there were too many lately."""
-        now = time.monotonic()
-        if now >= self._began + _REPEAT_LOG_S:
-            self._began, self._lines = now, 0
-        if self._lines == _MOST_EVENTS:
-            self._left_out += 1
-            return
-        self._lines += 1
-        before = f"; lines left out before this one: {self._left_out}" if self._left_out else ""
-        self._left_out = 0
-        self._logger.info("%s%s", text, before)

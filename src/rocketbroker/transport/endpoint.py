@@ -18,8 +18,9 @@ from typing import NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import Admit, RefusalLog, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import RequestMeter
 
@@ -99,12 +100,12 @@ class ConnectionCount:
         left_files = self._left(self._max_descriptor, descriptor, is_trusted=is_trusted)
         if left_files <= 0:
             return (
-                f"{self._count} connections are open, and the process may open only {self._max_descriptor:,} files, "
+                f"{self._count:,} connections are open, and the process may open only {self._max_descriptor:,} files, "
                 f"so that the store keeps its reserve (ulimit -n){_kept(self._max_descriptor, is_trusted=is_trusted)}"
             )
         if left <= 0:
             kept = _kept(self._limit, is_trusted=is_trusted)
-            return f"{self._count} connections are open and the limit is {self._limit:,} ({self._cause}){kept}"
+            return f"{self._count:,} connections are open and the limit is {self._limit:,} ({self._cause}){kept}"
         held, limit = self._by_source[source], self._address_limit
         if limit and held >= limit:
             return f"{limit} connections are open from {source}, the limit of each address (maxConnectionsPerAddress)"

@@ -1,15 +1,22 @@
 """The gRPC port as composed: what its settings become."""
 
+import asyncio
+import ssl
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("grpc", reason="the extra grpc is not installed")
 
 from rocketbroker.app import grpc_port
 from rocketbroker.app.grpc_port import cluster_port
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.proxy.certificates import self_signed_certificate
 from rocketbroker.proxy.messaging_pb2 import AddressScheme
 from tests.support.running import running
+from tests.support.waiting import until
 
 NOWHERE = "127.0.0.1:1"
 
@@ -86,3 +93,34 @@ def test_a_certificate_that_is_missing_is_an_error():
     config = ProxyConfig(namesrv_addr=NOWHERE, tls_test_mode_enable=False, tls_cert_path="/none", tls_key_path="/none")
     with pytest.raises(ConfigError, match="/none is no file"):
         cluster_port(config, "proxy-1", "127.0.0.1")
+
+
+async def test_files_of_the_certificate_may_be_replaced_one_after_the_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    first, second = (self_signed_certificate(SystemClock()) for _ in range(2))
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(first.chain)
+    key.write_bytes(first.key)
+    config = ProxyConfig(
+        namesrv_addr=NOWHERE,
+        grpc_server_port=0,
+        tls_test_mode_enable=False,
+        tls_cert_path=str(chain),
+        tls_key_path=str(key),
+        tls_cert_watch_interval_ms=1000,
+    )
+    async with running(cluster_port(config, "proxy-1", "127.0.0.1")) as port:
+
+        async def seen() -> bytes:
+            found = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port.port))
+            return found.encode()
+
+        assert await seen() == first.chain
+        chain.write_bytes(second.chain)
+        await until(lambda: "the certificate stays as it is" in caplog.text)
+        assert await seen() == first.chain
+        key.write_bytes(second.key)
+        await until(lambda: "the certificate has been replaced" in caplog.text)
+        assert await seen() == second.chain

@@ -5,6 +5,7 @@ import ssl
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -108,4 +109,19 @@ def test_the_key_of_another_certificate_is_refused(paths: tuple[Path, Path]):
     paths[1].write_bytes(self_signed_certificate(SystemClock()).key)
 
     with pytest.raises(ConfigError, match="belong together"):
+        load_certificate(*paths)
+
+
+def test_files_that_are_replaced_while_they_are_read_are_refused(
+    paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+):
+    other = self_signed_certificate(SystemClock())
+
+    class Slow(ssl.SSLContext):
+        def load_cert_chain(self, *args: Any) -> None:
+            super().load_cert_chain(*args)
+            paths[1].write_bytes(other.key)
+
+    monkeypatch.setattr(ssl, "SSLContext", Slow)
+    with pytest.raises(ConfigError, match="changed while it was read"):
         load_certificate(*paths)

@@ -30,6 +30,7 @@ from rocketbroker.codec.remoting.headers.message import CheckTransactionStateReq
 from rocketbroker.codec.remoting.remoting_command import Command, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common import event_log
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.proxy import clients as clients_module
@@ -336,21 +337,27 @@ async def test_a_client_that_is_unknown_may_return_messages_and_is_not_kept(
 ):
     monkeypatch.setattr(clients_module, "_MOST_CLIENTS", 1)
     known = service._clients.of(CONTEXT)
-    stranger = service._clients.returning(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
+    stranger = service._clients.client_for_return(CallContext("client-2", "JAVA", "5.1.0", "", "127.0.0.1:5000", None))
 
-    assert service._clients.returning(CONTEXT) is known
+    assert service._clients.client_for_return(CONTEXT) is known
     assert (stranger.client_id, stranger.is_gone, known.is_gone) == ("client-2", True, False)
     assert list(service._clients._clients) == ["client-1"]
 
 
-async def test_clients_that_come_in_masses_are_counted(service: MessagingService, caplog: pytest.LogCaptureFixture):
+async def test_clients_that_come_in_masses_are_counted(
+    service: MessagingService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     caplog.set_level("INFO")
     for number in range(50):
         context = CallContext(f"client-{number}", "JAVA", "5.1.0", "", "127.0.0.1:5000", None)
         await service.telemetry(producer("Orders"), context, Stream())
     service._clients.forget_all()
 
-    assert len(caplog.messages) == 20
+    monkeypatch.setattr(event_log, "_PERIOD_S", 0)
+    await service.telemetry(producer("Orders"), CONTEXT, Stream())
+
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1].endswith("; lines left out before this one: 80"), "of 100"
 
 
 async def test_clients_that_come_change_and_go_are_logged(

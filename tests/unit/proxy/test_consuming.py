@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -447,17 +448,40 @@ async def test_messages_return_of_a_client_that_is_not_kept(served: Served, monk
     assert bodies(await served.received()) == [b"1"]
 
 
+async def cancelled_receive(
+    service: MessagingService, brokers: FakeBrokers, context: CallContext
+) -> asyncio.Future[Command]:
+    """Cancel a receive and return the answer that its pop waits for."""
+    brokers.held = pop = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(parts(service, receive(), context))
+    await until(lambda: brokers.held is None)
+    await turns(1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    return pop
+
+
+async def test_cancelled_receives_of_one_connection_keep_others_out_of_nothing(brokers: FakeBrokers):
+    service = MessagingService(brokers, ENDPOINTS, config=ProxyConfig(grpc_max_open_calls=128))
+    pops = [await cancelled_receive(service, brokers, CONTEXT) for _ in range(2)]
+    refused = await status(service, receive())
+    other = await status(service, receive(), replace(CONTEXT, peer="10.0.0.9:1"))
+    pops[0].set_result(response(ResponseCode.POLLING_TIMEOUT))
+    await turns(3)
+    later = await status(service, receive())
+    pops[1].set_result(response(ResponseCode.POLLING_TIMEOUT))
+    await turns(3)
+
+    assert refused.code == Code.TOO_MANY_REQUESTS
+    assert refused.message.startswith("2 receives that were cancelled on this connection wait at the brokers")
+    assert (other.code, later.code) == (Code.MESSAGE_NOT_FOUND, Code.MESSAGE_NOT_FOUND)
+    assert not service._consuming._abandoned, "nothing is kept of a connection"
+
+
 async def test_pops_of_cancelled_receives_count_until_their_broker_answers(brokers: FakeBrokers):
     service = MessagingService(brokers, ENDPOINTS, config=ProxyConfig(grpc_max_open_calls=2))
-    pops: list[asyncio.Future[Command]] = []
-    for _ in range(2):
-        brokers.held = asyncio.get_running_loop().create_future()
-        pops.append(brokers.held)
-        waiting = asyncio.create_task(parts(service, receive()))
-        await until(lambda: brokers.held is None)
-        await turns(1)
-        waiting.cancel()
-        await asyncio.wait([waiting])
+    peers = [replace(CONTEXT, peer=f"10.0.0.{n}:1") for n in range(2)]
+    pops = [await cancelled_receive(service, brokers, each) for each in peers]
     refused = await status(service, receive())
     for pop in pops:
         pop.set_result(response(ResponseCode.POLLING_TIMEOUT))

@@ -1,6 +1,7 @@
 """The port, by gRPC's own client: both transports, methods, limits, cancelled calls, and the end."""
 
 import asyncio
+import gzip
 import queue
 import re
 import secrets
@@ -19,6 +20,7 @@ import pytest
 import uvloop
 
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.common import event_log
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
@@ -27,10 +29,11 @@ from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
-from rocketbroker.transport import access
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from tests.support.grpc_calls import METADATA, method
 from tests.support.http2_frames import (
+    DATA,
+    END_HEADERS,
     END_STREAM,
     GOAWAY,
     HEADERS,
@@ -40,6 +43,7 @@ from tests.support.http2_frames import (
     begun_call,
     frame,
     frames,
+    headers_of,
 )
 from tests.support.proxy_brokers import FakeBrokers
 
@@ -295,7 +299,7 @@ def test_errors_are_in_the_reply(channel: grpc.Channel):
 
 
 def test_refusals_are_logged_with_their_code(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(access, "_REPEAT_LOG_S", 1e9)
+    monkeypatch.setattr(event_log, "_PERIOD_S", 1e9)
     caplog.set_level("INFO", "rocketbroker.proxy.grpc_server")
     with Running(uvloop.new_event_loop()) as running, running.channel(tls=False) as channel:
         port = running.server.port
@@ -570,6 +574,19 @@ def test_calls_leave_nothing_that_looks_incomplete(running: Running, channel: gr
     assert held_bytes(running) < 500, "less than a call"
 
 
+def test_a_compressed_call_does_not_hide_what_its_connection_holds():
+    with Running(uvloop.new_event_loop()) as running, connect(running) as sock:
+        sock.sendall(PREFACE + frame(SETTINGS) + begun_call(1, 100_000, bytes(10_000)))
+        wait_for(lambda: held_bytes(running) > 10_000)
+        data = gzip.compress(send(900_000).SerializeToString())
+        header = b"\1" + len(data).to_bytes(4)
+        sock.sendall(frame(HEADERS, headers_of("SendMessage", grpc_encoding="gzip"), 3, END_HEADERS))
+        sock.sendall(frame(DATA, header + data, 3, END_STREAM))
+        ended = next(payload for kind, flags, payload in frames(sock) if kind == HEADERS and flags & END_STREAM)
+        assert b"Compression algorithm" in ended
+        assert held_bytes(running) > 10_000
+
+
 @pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
 def test_replies_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
     receive = method(channel, "ReceiveMessage")
@@ -591,11 +608,26 @@ def test_refused_calls_leave_nothing_that_looks_incomplete(
     for _ in range(50):
         with pytest.raises(grpc.RpcError) as raised:
             call(b"\xff" * 100_000, metadata=METADATA, timeout=20)
-        if max_open_calls == 1:
+        if max_open_calls > 1:
+            is_known = name in methods_of(running.service) or name == "Telemetry"
+            assert raised.value.code() == (grpc.StatusCode.INTERNAL if is_known else grpc.StatusCode.UNIMPLEMENTED)
+        else:
             assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert raised.value.details() == "1 calls are open, the limit (grpcMaxOpenCalls); try again later"
+            assert raised.value.details() == "the limit of 1 open call (grpcMaxOpenCalls) is reached; try again later"
     assert held_bytes(running) < 500
     open_call.cancel()
+
+
+@pytest.mark.parametrize("running", [uvloop.new_event_loop], indirect=True)
+def test_calls_without_a_client_id_leave_nothing_that_looks_incomplete(running: Running, channel: grpc.Channel):
+    command = pb.TelemetryCommand(settings=pb.Settings(user_agent=pb.UA(hostname="x" * 100_000)))
+    for _ in range(50):
+        commands = Commands(command)
+        [reply] = method(channel, "Telemetry")(commands, metadata=())
+        commands.close()
+        assert reply.status.code == pb.CLIENT_ID_REQUIRED
+        assert method(channel, "SendMessage")(send(100_000), metadata=()).status.code == pb.CLIENT_ID_REQUIRED
+    assert held_bytes(running) < 500
 
 
 def test_open_calls_have_a_limit():
@@ -636,10 +668,46 @@ def test_calls_that_never_send_their_request_are_refused_too(monkeypatch: pytest
             kind, flags, _ = next(received)
             ended += kind == HEADERS and bool(flags & END_STREAM)
         wait_for(lambda: running.server._open_calls == 2)
-        with pytest.raises(grpc.RpcError, match="2 calls are open"):
+        with pytest.raises(grpc.RpcError, match="the limit of 2 open calls"):
             method(channel, "SendMessage")(send(1))
         sock.shutdown(socket.SHUT_RDWR)
         wait_for(lambda: served(channel))
+
+
+@pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry"])
+def test_a_call_whose_request_is_late_fails_and_leaves_room(name: str, caplog: pytest.LogCaptureFixture):
+    limits = GrpcLimits(max_open_calls=2, connections=ConnectionLimits(frame_timeout_s=0.2))
+    with (
+        Running(uvloop.new_event_loop(), limits) as running,
+        running.channel(tls=False) as channel,
+        connect(running) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS) + frame(HEADERS, headers_of(name), 1, END_HEADERS))
+        sock.sendall(begun_call(3, 100, bytes(10), name))
+        received, ended = frames(sock), list[bytes]()
+        while len(ended) < 2:
+            kind, flags, payload = next(received)
+            if kind == HEADERS and flags & END_STREAM:
+                ended.append(payload)
+        assert all(b"the request was not complete within 0.2 s" in each for each in ended)
+        assert served(channel)
+
+    assert f"gRPC port: {name} of 127.0.0.1:" in caplog.text
+    assert "DEADLINE_EXCEEDED: the request was not complete within 0.2 s" in caplog.text
+
+
+def test_a_telemetry_stream_stays_open_after_its_first_command():
+    limits = GrpcLimits(connections=ConnectionLimits(frame_timeout_s=0.2))
+    with Running(uvloop.new_event_loop(), limits) as running, running.channel(tls=False) as channel:
+        commands = Commands(PRODUCER)
+        stream = method(channel, "Telemetry")(commands)
+        assert next(stream).HasField("settings")
+        call = poll(running, channel, timeout=0.5)  # longer than the limit
+        with pytest.raises(grpc.RpcError):
+            list(call)
+        commands._queue.put(PRODUCER)
+        assert next(stream).HasField("settings")
+        commands.close()
 
 
 def test_a_call_without_a_request_fails(running: Running):
@@ -673,6 +741,32 @@ def test_other_bytes_close_their_connection_alone(running: Running, data: bytes)
         wait_for(lambda: len(relay._ends) == 2)
 
 
+def has_certificate(running: Running, expected: ServerCertificate) -> bool:
+    return ssl.get_server_certificate(("127.0.0.1", running.server.port)) == expected.chain.decode()
+
+
+def test_a_certificate_is_looked_for_soon_after_a_failure_and_on_a_thread(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("rocketbroker.proxy.grpc_server._RELOAD_RETRY_S", 0.01)
+    threads = []
+
+    def reload() -> ServerCertificate:
+        threads.append(threading.current_thread())
+        if len(threads) < 3:
+            raise ConfigError("the key is not the certificate's")
+        return OTHER_CERTIFICATE
+
+    with Running(uvloop.new_event_loop(), reload=reload) as running:
+        wait_for(lambda: has_certificate(running, OTHER_CERTIFICATE))
+        assert running.thread not in threads
+        running.run(running.server.stop())
+        running.run(running.server.start())
+        assert has_certificate(running, OTHER_CERTIFICATE), "from the first handshake after a restart on"
+
+    assert caplog.text.count("the certificate stays as it is") == 1
+
+
 def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO")
     found: list[ServerCertificate | ConfigError] = [CERTIFICATE]
@@ -682,14 +776,11 @@ def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCapt
             raise found[-1]
         return found[-1]
 
-    def has_certificate(running: Running, expected: ServerCertificate) -> bool:
-        return ssl.get_server_certificate(("127.0.0.1", running.server.port)) == expected.chain.decode()
-
     with Running(uvloop.new_event_loop(), reload=reload) as running, running.channel(tls=True) as channel:
         assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
         for each in (CERTIFICATE, ConfigError("no file"), OTHER_CERTIFICATE, OTHER_CERTIFICATE):
             found.append(each)
-            running.loop.call_soon_threadsafe(running.server._renew_certificate)
+            running.run(running.server._renew_certificate(reload, 1))
             if isinstance(each, ConfigError):
                 wait_for(lambda: "no file" in caplog.text)
             else:
@@ -706,7 +797,7 @@ def test_a_port_for_tls_alone_has_limits_too(caplog: pytest.LogCaptureFixture):
         with connect(running) as sock:
             sock.sendall(PREFACE)
             assert is_closed(sock)
-            assert "closing, as it has no TLS (grpcPlainTextEnable)" in caplog.text
+            assert "closing, as it has no TLS; connect by TLS, or set grpcPlainTextEnable=true" in caplog.text
         with running.channel(tls=True) as channel:
             assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
             with connect(running) as sock:

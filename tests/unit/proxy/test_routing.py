@@ -54,9 +54,11 @@ LOAD_BALANCER = Endpoints(
 )
 
 
-async def addresses(brokers: FakeBrokers, config: ProxyConfig, asked: Endpoints) -> list[Endpoints]:
+async def addresses(
+    brokers: FakeBrokers, config: ProxyConfig, asked: Endpoints, own: Endpoints = ENDPOINTS
+) -> list[Endpoints]:
     """Return the addresses in a route and in an assignment."""
-    service, orders = MessagingService(brokers, ENDPOINTS, config=config), Resource(name="Orders")
+    service, orders = MessagingService(brokers, own, config=config), Resource(name="Orders")
     route = await service.query_route(QueryRouteRequest(topic=orders, endpoints=asked), CONTEXT)
     query = QueryAssignmentRequest(topic=orders, group=Resource(name="billing"), endpoints=asked)
     assignment = await service.query_assignment(query, CONTEXT)
@@ -86,9 +88,15 @@ async def test_other_clients_are_led_to_the_address_of_the_settings(
     assert await addresses(brokers, config, LOAD_BALANCER) == [ENDPOINTS] * 2
 
 
+async def test_a_front_that_does_not_know_its_port_yet_has_no_address(brokers: FakeBrokers):
+    brokers.is_cluster = True
+
+    assert await addresses(brokers, ProxyConfig(), LOAD_BALANCER, Endpoints()) == [Endpoints()] * 2
+
+
 async def test_large_endpoints_are_not_repeated_for_each_queue(brokers: FakeBrokers):
     brokers.is_cluster = True
-    many = Endpoints(addresses=[Address(host="x" * 4096, port=1)])
+    many = Endpoints(addresses=[Address(host="x" * 512, port=1)])
     error = await refusal(addresses(brokers, ProxyConfig(), many))
 
     assert error.code == Code.ILLEGAL_ACCESS_POINT

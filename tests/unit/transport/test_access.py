@@ -13,9 +13,9 @@ from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeade
 from rocketbroker.codec.remoting.remoting_command import request, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common import event_log
 from rocketbroker.common.config import TransportConfig
-from rocketbroker.transport import access
-from rocketbroker.transport.access import LONG_PREFIX, SHORT_PREFIX, EventLog, ProtectedMode, admit_all, route_tables
+from rocketbroker.transport.access import LONG_PREFIX, SHORT_PREFIX, ProtectedMode, admit_all, route_tables
 from tests.support.transports import connect, feed, frame
 
 CLIENT, BROKER, ADMINISTRATION = Audience.CLIENT, Audience.BROKER, Audience.ADMINISTRATION
@@ -174,7 +174,7 @@ async def test_refusals_are_logged_rarely_however_many_there_are(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     now = [100.0]
-    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(event_log, "time", SimpleNamespace(monotonic=lambda: now[0]))
     connection, _, _ = connect(ROUTES, admit=lambda _peer, _own: CLIENT)
     with caplog.at_level(logging.WARNING):
         feed(connection, frame(17) * 100)
@@ -188,20 +188,3 @@ async def test_refusals_are_logged_rarely_however_many_there_are(
 
 def test_without_protection_everyone_is_an_administrator():
     assert admit_all("192.0.2.7", OWN) is ADMINISTRATION
-
-
-def test_events_beyond_a_number_are_counted(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    caplog.set_level("INFO")
-    now = 100.0
-    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now))
-    events = EventLog(logging.getLogger("events"))
-    for number in range(25):
-        events.add(f"event {number}")
-    now += 9.9
-    events.add("event 25")
-    now += 0.1
-    events.add("event 26")
-    events.add("event 27")
-
-    assert caplog.messages[:20] == [f"event {number}" for number in range(20)]
-    assert caplog.messages[20:] == ["event 26; lines left out before this one: 6", "event 27"]

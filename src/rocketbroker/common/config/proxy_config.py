@@ -66,8 +66,8 @@ class ProxyConfig(ConfigModel):
     )
     max_connections: Whole = setting(
         10_000,
-        "Maximum number of connections to a port that takes TLS and plain text; more are closed at once. Each needs "
-        "three open files (ulimit -n). A sixteenth of them, at most 256, is kept for this machine.",
+        "Maximum number of connections to a port with TLS; more are closed at once. Each needs three open files "
+        "(ulimit -n). A sixteenth of them, at most 256, is kept for this machine.",
         whole(1, 1_000_000, own=True),
     )
     max_connections_per_address: Whole = setting(
@@ -77,8 +77,8 @@ class ProxyConfig(ConfigModel):
     )
     max_held_bytes: Whole = setting(
         536_870_912,
-        "Maximum memory of incomplete requests at a port that takes TLS and plain text. Above it, the connection that "
-        "holds most is closed. It must hold a request of grpcMaxInboundMessageSize.",
+        "Maximum memory of incomplete requests at a port with TLS. Above it, the connection that holds most is closed. "
+        "It must hold a request of grpcMaxInboundMessageSize.",
         size(33_554_432, 1 << 40, own=True),
     )
     grpc_client_idle_time_mills: Whole = setting(
