@@ -74,7 +74,7 @@ def test_spark_shows_what_its_jobs_are_for(spark: SparkSession, made: Path, tmp_
             ("search", "--text", "1"),
             ("compare", str(shutil.copytree(made, tmp_path / "copy"))),
             ("lag",),
-            ("audit",),
+            ("audit", "--engine", "spark"),
         ):
             printed = CliRunner().invoke(app, [job, str(made), *options])
             assert printed.exit_code == 0, printed.output

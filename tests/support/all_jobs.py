@@ -30,7 +30,7 @@ if __name__ == "__main__":
         "search": [store, "--text", "1"],
         "compare": [store, other],
         "export": [store, "--to", target],
-        "audit": [store],
+        "audit": [store, "--engine", "spark"],
         "count": [store, "--engine", "spark"],
     }
     with spark_session("all jobs") as spark:
