@@ -298,6 +298,29 @@ def test_an_entry_that_claims_too_much_takes_no_memory(made: tuple[Path, Rows], 
             list(queued_records(split.file, (EntryRange("T3", row["queue_id"], 0, 1),)))
 
 
+@pytest.mark.parametrize("topic", ["T3", "%RETRY%" + "g" * 140])
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [(4, b"????"), (84, struct.pack(">i", 1_000_000)), (84, struct.pack(">i", -3)), (92, struct.pack(">h", -300))],
+    ids=["magic", "long body", "negative body", "topic"],
+)
+def test_lengths_of_a_damaged_record_are_not_followed(
+    tmp_path: Path, topic: str, at: int, position: int, value: bytes
+) -> None:
+    writer = CommitLogWriter(tmp_path)
+    for number in range(3):
+        writer.append(b"body", topic.encode(), queue_offset=number)
+    write_queues(tmp_path, slow_rows(writer.directory))
+    (split,) = plan_splits(tmp_path)
+    ranges = (EntryRange(topic, 0, 0, 3),)
+    assert sum(map(len, queued_records(split.file, ranges))) == 3
+    path, begin, _ = writer.records[at]
+    overwrite(path, begin + position, value)
+    with pytest.raises(QueueNotWholeError, match=f"offset {begin} does not match the record there"):
+        list(queued_records(split.file, ranges))
+
+
 def test_a_queue_is_asked_for_the_files_of_its_entries_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of topics and files would otherwise take minutes to plan."""
     writer, topics = CommitLogWriter(tmp_path, file_size=1 << 10), [f"T{number}" for number in range(60)]
