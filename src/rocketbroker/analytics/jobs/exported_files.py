@@ -15,19 +15,24 @@ rename copies the file in an object store.
 A compaction is a change of the same kind: the state names the joined files in place of the small ones, which are
 removed after it. Between the two a folder holds the messages of both, and lacks ``_SUCCESS``.
 
-Two exports at once cannot both commit. Each writes its id into the state before it removes a file, and looks for it
-before each removal and before the commit: the later one takes over, the earlier one fails. Object stores that pyarrow
-writes to have no conditional replacement, so two that take these steps in the same milliseconds are not found out.
+Two changes at once cannot both commit. In a local folder the second one finds it locked. Elsewhere each writes its id
+into the state before it removes a file, and looks for it before each removal and before the commit: the later one takes
+over, the earlier one fails. Object stores that pyarrow writes to have no conditional replacement, so a change that is
+held up between such a look and the step after it is not found out.
 """
 
+import errno
+import fcntl
 import json
 import logging
+import os
 import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -60,6 +65,10 @@ _PIECES: Final = 8
 # Rows of each small file in memory while they are joined, and bytes in memory of a row group of the joined file.
 _ROWS_AT_ONCE: Final = 2000
 _ROW_GROUP: Final = 16 << 20
+# Files that are joined at once.
+_MOST_OPEN: Final = 200
+# Errors of a file system without locks of folders.
+_NO_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class ExportState(msgspec.Struct, frozen=True):
@@ -93,7 +102,7 @@ _OF_COMPACTION: Final = Outcomes(*["no message is lost: repeat it, since files t
 
 
 class Compacted(NamedTuple):
-    """Number of small files, of the files that they were joined to, and their bytes before and after."""
+    """Number of small files, of joined files, and their bytes before and after."""
 
     small: int
     joined: int
@@ -109,7 +118,7 @@ class Form(NamedTuple):
 
 
 class LinesWriter:
-    """Writer of the column ``line``, compressed."""
+    """Gzip writer of the column ``line``."""
 
     def __init__(self, sink: pa.NativeFile, _schema: pa.Schema) -> None:
         self._sink = pa.CompressedOutputStream(sink, "gzip")
@@ -137,8 +146,8 @@ class ExportedFiles:
         self._place = place
         self._fs, self._path = file_system(place)
 
-    def state(self) -> ExportState | None:
-        """Return the state, None without a folder or for an empty one.
+    def state(self, hint: str = "export to a new target") -> ExportState | None:
+        """Return the state, None without a folder or for an empty one; ``hint`` says what to do about an error.
 
         Raises:
             ConfigError: the folder is no export, or its state is not valid.
@@ -149,13 +158,13 @@ class ExportedFiles:
                 # A driver that died before its first state leaves nothing, or the state's other name.
                 if {info.base_name for info in listed} <= {_NEW_STATE}:
                     return None
-                raise ConfigError(f"{self._place.shown} exists already and is no export; export to a new target")
+                raise ConfigError(f"{self._place.shown} exists already and is no export; {hint}")
             with self._fs.open_input_stream(f"{self._path}/{_STATE}") as stream:
                 data = stream.read()
         try:
             return msgspec.json.decode(data, type=ExportState)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self._place.shown}/{_STATE}: {error}; export to a new target") from error
+            raise ConfigError(f"{self._place.shown}/{_STATE}: {error}; {hint}") from error
 
     def add(self, rows: DataFrame, state: ExportState, found: ExportState | None, file_size: int) -> int:
         """Write ``rows``, sorted by FOLDER, add their files to ``state`` and return the number of messages.
@@ -187,16 +196,19 @@ class ExportedFiles:
             ConfigError: there is no export.
             StoreError: a file cannot be read or written, or an export writes.
         """
-        found = self.state()
+        found = self.state(hint := "name the folder of an export")
         if found is None:
-            raise ConfigError(f"{self._place.shown} has no export")
+            raise ConfigError(f"{self._place.shown} has no export; {hint}")
         with unreachable(self._place):
             parts = self._parts(found.folders)
             is_done = self._fs.get_file_info(f"{self._path}/{_SUCCESS}").type != fs.FileType.NotFound
         # Files that count may have been removed, such as those of old days.
         sizes = {name: parts[name] for name in found.files if name in parts}
         groups = small_files(sizes, file_size)
-        if not groups and is_done:
+        # Without _SUCCESS an export may be running, which a claim would end. Only a compaction that was committed, and
+        # has not removed what it replaced, is completed.
+        is_left = any(f"part-{found.writer}-joined-" in name for name in found.files)
+        if not groups and (is_done or not is_left):
             return Compacted(0, 0, 0, 0)
         after = 0
 
@@ -204,9 +216,8 @@ class ExportedFiles:
             nonlocal after
             joined, replaced = dict[str, str](), set[str]()
             for number, group in enumerate(groups):
-                folder, suffix = group[0].rpartition("part-")[0], FORMS[claim.form].suffix
-                name = f"{folder}part-{claim.writer}-joined-{number}.{suffix}"
-                self._join(group, name, claim.form)
+                stem = f"{group[0].rpartition('part-')[0]}part-{claim.writer}-joined-{number}"
+                name = self._join_all(group, stem, claim.form)
                 after += self._fs.get_file_info(f"{self._path}/{name}").size
                 joined[group[0]] = name
                 replaced.update(group[1:])
@@ -217,8 +228,22 @@ class ExportedFiles:
         small = [name for group in groups for name in group]
         return Compacted(len(small), len(groups), sum(sizes[name] for name in small), after)
 
+    def _join_all(self, names: Sequence[str], stem: str, form: str) -> str:
+        """Join files to one and return its name, in rounds: all are open at once, each with rows in memory.
+
+        The sweep before the commit removes the files of all rounds but the last.
+        """
+        for level in count():
+            parts = [names[first : first + _MOST_OPEN] for first in range(0, len(names), _MOST_OPEN)]
+            names = [f"{stem}-{level}-{number}.{FORMS[form].suffix}" for number in range(len(parts))]
+            for part, target in zip(parts, names, strict=True):
+                self._join(part, target, form)
+            if len(names) == 1:
+                break
+        return names[0]
+
     def _join(self, names: Sequence[str], target: str, form: str) -> None:
-        """Write the rows of files into one, those of Parquet in the order of the log."""
+        """Write the rows of files into one: those of Parquet in the order of the log, lines file by file."""
         with ExitStack() as opened:
             sink = opened.enter_context(self._fs.open_output_stream(f"{self._path}/{target}", None))
             if form == "jsonl":
@@ -226,12 +251,23 @@ class ExportedFiles:
                 for name in names:
                     with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
                         shutil.copyfileobj(stream, lines)
-                return
-            streams = [opened.enter_context(self._fs.open_input_file(f"{self._path}/{name}")) for name in names]
-            files = [pq.ParquetFile(stream) for stream in streams]
-            writer = opened.enter_context(FORMS[form].writer(sink, files[0].schema_arrow))
-            for rows in merged([file.iter_batches(_ROWS_AT_ONCE) for file in files]):
-                writer.write(rows.cast(files[0].schema_arrow))
+            else:
+                streams = [opened.enter_context(self._fs.open_input_file(f"{self._path}/{name}")) for name in names]
+                files = [pq.ParquetFile(stream) for stream in streams]
+                writer = opened.enter_context(FORMS[form].writer(sink, files[0].schema_arrow))
+                for rows in merge_batches([file.iter_batches(_ROWS_AT_ONCE) for file in files]):
+                    writer.write(rows.cast(files[0].schema_arrow))
+        wanted, written = sum(self._count(name, form) for name in names), self._count(target, form)
+        if written != wanted:
+            raise StoreError(f"{self._place.shown}/{target} has {written:,} messages of {wanted:,}")
+
+    def _count(self, name: str, form: str) -> int:
+        """Return the number of messages in a file."""
+        if form == "jsonl":
+            with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
+                return sum(data.count(b"\n") for data in iter(lambda: stream.read(1 << 20), b""))
+        with self._fs.open_input_file(f"{self._path}/{name}") as stream:
+            return int(pq.read_metadata(stream).num_rows)
 
     def _change(
         self,
@@ -242,14 +278,33 @@ class ExportedFiles:
     ) -> None:
         """Claim the folder, write files and commit the state that names them.
 
-        ``write`` gets the claim, ``state`` with a writer, and returns what is to follow it.
+        ``write`` gets the claim, ``state`` with a writer, and returns the next state.
         """
         claim = msgspec.structs.replace(state, writer=uuid.uuid4().hex)
+        with ExitStack() as held:
+            with self._failing(outcomes.before):
+                if self._place.is_local:
+                    self._fs.create_dir(self._path)
+                    held.enter_context(self._locked())
+            self._change_alone(claim, found, write, outcomes)
+
+    def _change_alone(
+        self,
+        claim: ExportState,
+        found: ExportState | None,
+        write: Callable[[ExportState], ExportState],
+        outcomes: Outcomes,
+    ) -> None:
         with self._failing(outcomes.before):
-            if self._place.is_local:
-                self._fs.create_dir(self._path)
+            there = {*claim.files} & {*self._parts(claim.folders)} if claim.files else set[str]()
             self._check(found)
             self._save(claim)
+            # A compaction may have committed between the last two lines, and be removing files that the claim names.
+            # Its joined files are not in the claim, so sweeping now would remove the last copy of their messages.
+            # Only it knows its state, and puts that back. Files that were missing before are those of old days.
+            gone = there - {*self._parts(claim.folders)} if there else there
+            if gone:
+                raise self._conflict()
             self._sweep(claim)
             try:
                 after = write(claim)
@@ -259,13 +314,52 @@ class ExportedFiles:
                 # Without _SUCCESS: tasks may still write, and only the next change removes what they write.
                 self._sweep_after_failure(claim)
                 raise
+        replaced = {*claim.files} - {*after.files}
+        # A power loss must not take the joined files, or the state that names them, once those before are removed.
         # From here on nothing is taken back: a replacement that fails may have been made.
         with self._failing(outcomes.at):
+            if replaced:
+                joined = {*after.files} - {*claim.files}
+                self._sync(*joined, *{name.rpartition("/")[0] for name in joined})
             self._save(after)
+            self._sync("")
         with self._failing(outcomes.after):
-            if not {*claim.files} <= {*after.files}:
-                self._sweep(after)
+            if replaced:
+                self._remove_replaced(after, replaced)
+            self._check(after)
             self._write(_SUCCESS, b"")
+
+    def _remove_replaced(self, after: ExportState, replaced: set[str]) -> None:
+        """Remove the files that a compaction has replaced.
+
+        Once one is removed, only ``after`` names all messages: a change that claimed the folder meanwhile named the
+        replaced files, and loses the claim again.
+        """
+        try:
+            self._sweep(after)
+            self._check(after)
+        except StoreError:
+            parts = self._parts(after.folders)
+            if replaced - {*parts} and self.state() != after:
+                self._save(after)
+            raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock a local folder against other changes; the system unlocks it when the process ends."""
+        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise self._conflict() from None
+            except OSError as error:
+                # Network file systems may have no locks; the checks of the state are left.
+                if error.errno not in _NO_LOCKS:
+                    raise
+            yield
+        finally:
+            os.close(folder)
 
     @contextmanager
     def _failing(self, outcome: str) -> Iterator[None]:
@@ -277,38 +371,56 @@ class ExportedFiles:
             raise StoreError(f"{error}; {outcome}") from error
 
     def _check(self, expected: ExportState | None) -> None:
-        """Raise :class:`StoreError` if another export has written its state since."""
+        """Raise :class:`StoreError` if another change has written its state since."""
         if self.state() != expected:
-            raise StoreError(f"another export writes to {self._place.shown}; let one at a time write to it")
+            raise self._conflict()
+
+    def _conflict(self) -> StoreError:
+        what = f"another export or compaction writes to {self._place.shown}"
+        return StoreError(f"{what}; let one at a time write to it")
 
     def _save(self, state: ExportState) -> None:
         """Replace the state at once; ``_SUCCESS`` is missing until it is written again."""
         if self._fs.get_file_info(f"{self._path}/{_SUCCESS}").type != fs.FileType.NotFound:
             self._fs.delete_file(f"{self._path}/{_SUCCESS}")
         self._write(_NEW_STATE, msgspec.json.encode(state))
+        self._sync(_NEW_STATE)
         self._fs.move(f"{self._path}/{_NEW_STATE}", f"{self._path}/{_STATE}")
+
+    def _sync(self, *names: str) -> None:
+        """Sync files or folders in the export's folder; an object store has them once they are written."""
+        for name in names if self._place.is_local else ():
+            opened = os.open(f"{self._path}/{name}", os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
 
     def _write(self, name: str, data: bytes) -> None:
         with self._fs.open_output_stream(f"{self._path}/{name}") as stream:
             stream.write(data)
 
     def _sweep(self, claim: ExportState, written: Iterable[str] = ()) -> None:
-        """Remove the files of exports but those of ``claim`` and ``written``; check that the latter are there."""
+        """Remove the files of exports but those of ``claim`` and ``written``; check that the latter are there.
+
+        Removing many takes long, so the claim is checked before each.
+        """
         self._check(claim)
         found, missing = {*self._parts(claim.folders)}, {*written}
         for name in found - missing - {*claim.files}:
+            self._check(claim)
             self._fs.delete_file(f"{self._path}/{name}")
         missing -= found
         if missing:
             raise StoreError(f"{self._place.shown}/{min(missing)} was removed before the export was complete")
 
     def _sweep_after_failure(self, claim: ExportState) -> None:
-        """Remove what the export wrote; log a failure, since that of the export itself is the one to report."""
+        """Remove what the change wrote; log a failure, since that of the change itself is the one to report."""
         try:
             with unreachable(self._place):
                 self._sweep(claim)
         except RocketBrokerError as error:
-            logger.warning("export: files of the failed export remain until the next one removes them: %s", error)
+            logger.warning("export: files of the failed change remain until the next one removes them: %s", error)
 
     def _parts(self, folders: Iterable[str]) -> dict[str, int]:
         """Return the files in these folders that exports to this place wrote, not those of an export within it.
@@ -342,7 +454,7 @@ def write_files(
         with ExitStack() as opened:
             for batch in batches:
                 for folder, rows in by_folder(batch):
-                    for piece in pieces(rows, file_size // _PIECES):
+                    for piece in split_rows(rows, file_size // _PIECES):
                         if sink is None or folder != current or sink.tell() >= file_size:
                             opened.close()  # no more rows of that file follow
                             current = folder
@@ -364,7 +476,7 @@ def write_files(
         raise
 
 
-def pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+def split_rows(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Divide rows into parts of about this size in memory."""
     step = max(rows.num_rows * most_bytes // max(rows.nbytes, 1), 1)
     for start in range(0, rows.num_rows, step):
@@ -374,7 +486,8 @@ def pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
 def small_files(sizes: Mapping[str, int], file_size: int) -> list[list[str]]:
     """Return groups of files to join to at most ``file_size`` bytes: of one folder, each less than half of that.
 
-    All groups of a folder but the last have more than half, so that only the last is joined again with later files.
+    All groups of a folder but the last have more than half. A joined file may have less, since it compresses better; it
+    is then joined again with later files.
     """
     groups, last = list[list[str]](), dict[str, tuple[list[str], int]]()
     for name, size in sizes.items():
@@ -390,13 +503,13 @@ def small_files(sizes: Mapping[str, int], file_size: int) -> list[list[str]]:
     return [group for group in groups if len(group) > 1]
 
 
-def merged(files: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
+def merge_batches(files: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
     """Merge the batches of files that are each in the order of the log; yield rows for a row group.
 
     Files may overlap, since an export spreads the rows of a folder over tasks. One batch of each is in memory. All rows
     up to the lowest of their last places can be sorted, as what the files still have lies behind it.
     """
-    heads = {number: head for number, file in enumerate(files) if (head := next(file, None))}
+    heads = {number: head for number, file in enumerate(files) if (head := _next(file)) is not None}
     waiting, size = list[pa.Table](), 0
     while heads:
         bound = min(_place(head, -1) for head in heads.values())
@@ -404,13 +517,13 @@ def merged(files: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
         for number, head in list(heads.items()):
             if _place(head, 0) > bound:
                 continue
-            count = _count_up_to(head, bound)
-            parts.append(head.slice(0, count))
-            head = head.slice(count) if count < head.num_rows else next(files[number], None)  # noqa: PLW2901
-            if head:
-                heads[number] = head
-            else:
+            taken = _count_up_to(head, bound)
+            parts.append(head.slice(0, taken))
+            rest = head.slice(taken) if taken < head.num_rows else _next(files[number])
+            if rest is None:
                 del heads[number]
+            else:
+                heads[number] = rest
         rows = pa.Table.from_batches(parts)
         waiting.append(rows.sort_by([(name, "ascending") for name in _ORDER]) if len(parts) > 1 else rows)
         size += waiting[-1].nbytes
@@ -419,6 +532,11 @@ def merged(files: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
             waiting, size = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _next(file: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return the next batch that has rows."""
+    return next((batch for batch in file if batch.num_rows), None)
 
 
 def _place(rows: pa.RecordBatch, number: int) -> tuple[str, int]:

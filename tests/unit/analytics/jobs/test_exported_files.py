@@ -4,13 +4,14 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +27,7 @@ from rocketbroker.analytics.jobs.exported_files import (
     ExportState,
     by_folder,
     folder_name,
-    merged,
+    merge_batches,
     small_files,
 )
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -267,10 +268,17 @@ def test_files_whose_ranges_overlap_are_merged(monkeypatch: pytest.MonkeyPatch) 
             some = rows[first : first + 7]
             yield pa.record_batch({"broker": [row[0] for row in some], "physical_offset": [row[1] for row in some]})
 
-    tables = list(merged([read(rows) for rows in files]))
+    tables = list(merge_batches([read(rows) for rows in files]))
     assert len(tables) > 5
     found = [(row["broker"], row["physical_offset"]) for table in tables for row in table.to_pylist()]
     assert found == sorted(places + files[4])
+
+
+def test_the_rows_after_an_empty_batch_are_merged() -> None:
+    rows = pa.record_batch({"broker": ["a"] * 3, "physical_offset": [1, 2, 3]})
+    files = [[rows.slice(0, 0), rows.slice(0, 1), rows.slice(1, 0), rows.slice(1)], [rows.slice(0, 0)]]
+    (table,) = merge_batches([iter(file) for file in files])
+    assert table["physical_offset"].to_pylist() == [1, 2, 3]
 
 
 def test_an_append_leaves_an_export_within_its_folder_alone(tmp_path: Path) -> None:
@@ -289,18 +297,28 @@ def test_an_append_leaves_an_export_within_its_folder_alone(tmp_path: Path) -> N
     assert all(each.exists() for each in alike)
 
 
+@pytest.fixture
+def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders without locks, as in an object store."""
+    monkeypatch.setattr(ExportedFiles, "_locked", lambda _: nullcontext())
+
+
+@pytest.mark.usefixtures("unlocked")
 def test_the_first_of_two_exports_at_once_fails_and_nothing_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     export(tmp_path, 10)
-    with pytest.raises(StoreError, match=r"another export writes to .*; it has nothing of this export: repeat it with"):
+    with pytest.raises(
+        StoreError, match=r"another export or compaction writes to .*; it has nothing of this export: repeat it with"
+    ):
         export(tmp_path, 30, during=lambda: export(tmp_path, 20))
     assert exported(tmp_path) == list(range(20))
-    assert "files of the failed export remain until the next one removes them" in caplog.text
+    assert "files of the failed change remain until the next one removes them" in caplog.text
     assert export(tmp_path, 30) == 10
     assert exported(tmp_path) == list(range(30))
 
 
+@pytest.mark.usefixtures("unlocked")
 def test_an_export_fails_while_another_is_still_running(tmp_path: Path) -> None:
     def second_begins() -> None:
         # The second one sees the files of the first, removes them, and has not committed when the first one tries to.
@@ -311,11 +329,189 @@ def test_an_export_fails_while_another_is_still_running(tmp_path: Path) -> None:
         files._save(claim)
         files._sweep(claim)
 
-    with pytest.raises(StoreError, match="another export writes"):
+    with pytest.raises(StoreError, match="another export or compaction writes"):
         export(tmp_path, 30, during=second_begins)
     assert state(tmp_path) is not None
     assert exported(tmp_path) == []
     assert export(tmp_path, 30) == 30
+
+
+class Interleaved:
+    """A file system that calls ``meanwhile`` before call number ``at``."""
+
+    def __init__(self, real: Any, at: int, meanwhile: Callable[[], object]) -> None:
+        self._real, self._at, self._meanwhile = real, at, meanwhile
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._at:
+                self._meanwhile()
+            return getattr(self._real, name)(*arguments)
+
+        return call
+
+
+def compact(target: Path) -> Compacted:
+    return ExportedFiles(place_of(target)).compact(SIZE)
+
+
+def interleaved(target: Path, at: int, first: Callable[[], object], second: Callable[[], object]) -> bool:
+    """Run ``first``, and ``second`` before a call of it; return false if it has not that many calls."""
+    files = Interleaved(file_system(place_of(target))[0], at, second)
+    opened = iter([files])
+    with pytest.MonkeyPatch.context() as patched:
+        real = file_system
+        patched.setattr(
+            exported_files, "file_system", lambda place: (next(opened, None) or real(place)[0], real(place)[1])
+        )
+        with suppress(StoreError):
+            first()
+    return files.calls >= at
+
+
+@pytest.mark.parametrize("second", ["export", "compact"])
+@pytest.mark.parametrize("first", ["export", "compact"])
+def test_of_two_changes_of_a_local_folder_at_once_one_fails_and_nothing_is_lost(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    outcomes = set()
+    for at in count(1):
+        target = tmp_path / str(at)
+        for until in (20, 30):
+            export(target, until)
+        changes: dict[str, Callable[[], object]] = {
+            "export": lambda target=target: export(target, 40),  # type: ignore[misc]
+            "compact": lambda target=target: compact(target),  # type: ignore[misc]
+        }
+
+        def meanwhile(change: Callable[[], object] = changes[second]) -> None:
+            try:
+                change()
+                outcomes.add("")
+            except StoreError as error:
+                outcomes.add(str(error).partition(" writes")[0])
+
+        if not interleaved(target, at, changes[first], meanwhile):
+            break
+        found = state(target)
+        assert found is not None
+        assert exported(target) == named(target) == list(range(found.ends["a"] + 1))
+        assert (target / "_SUCCESS").exists()
+        export(target, 40)
+        assert exported(target) == list(range(40))
+    assert outcomes == {"", "another export or compaction"}
+    assert at > 20
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("removed", [1, 5])
+def test_a_compaction_that_has_removed_files_takes_its_state_back(tmp_path: Path, removed: int) -> None:
+    for until in (20, 30):
+        export(tmp_path, until)
+    found = state(tmp_path)
+    assert found is not None
+    late, files, left = msgspec.structs.replace(found, writer="late"), ExportedFiles(place_of(tmp_path)), [removed]
+
+    def delete(path: str) -> None:
+        real.delete_file(path)
+        if "part-" in path:
+            left[0] -= 1
+            if not left[0]:  # a claim by one that looked at the state before the compaction
+                ExportedFiles(place_of(tmp_path))._save(late)
+
+    real = files._fs
+    files._fs = SimpleNamespace(**{name: getattr(real, name) for name in dir(real) if name[0] != "_"})
+    files._fs.delete_file = delete
+    with pytest.raises(StoreError, match=r"another export or compaction writes.*no message is lost"):
+        files.compact(SIZE)
+    assert named(tmp_path) == list(range(30))
+    assert not (tmp_path / "_SUCCESS").exists()
+    assert export(tmp_path, 40) == 10
+    assert exported(tmp_path) == list(range(40))
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_a_change_whose_files_a_compaction_removed_removes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for until in (20, 30):
+        export(tmp_path, until)
+    save = ExportedFiles._save
+
+    def late(files: ExportedFiles, claim: ExportState) -> None:
+        monkeypatch.setattr(ExportedFiles, "_save", save)
+        compact(tmp_path)
+        save(files, claim)
+
+    monkeypatch.setattr(ExportedFiles, "_save", late)
+    with pytest.raises(StoreError, match="another export or compaction writes"):
+        export(tmp_path, 40)
+    assert exported(tmp_path) == list(range(30))
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_success_is_not_written_once_another_change_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, saved = ExportedFiles._save, count()
+
+    def then_another(files: ExportedFiles, state: ExportState) -> None:
+        save(files, state)
+        if next(saved) == 1:
+            save(files, msgspec.structs.replace(state, writer="another"))
+
+    monkeypatch.setattr(ExportedFiles, "_save", then_another)
+    with pytest.raises(StoreError, match=r"another export or compaction writes.*it has all of this export"):
+        export(tmp_path, 20)
+    assert not (tmp_path / "_SUCCESS").exists()
+
+
+def test_a_compaction_with_nothing_to_join_leaves_a_running_export_alone(tmp_path: Path) -> None:
+    export(tmp_path, 20)
+    compact(tmp_path)
+    assert export(tmp_path, 30, during=lambda: compact(tmp_path)) == 10
+    assert exported(tmp_path) == list(range(30))
+
+
+def test_a_joined_file_that_lacks_messages_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for until in (20, 30):
+        export(tmp_path, until)
+    merge = merge_batches
+    monkeypatch.setattr(exported_files, "merge_batches", lambda files: (table.slice(1) for table in merge(files)))
+    with pytest.raises(StoreError, match=r"-joined-.* has \d+ messages of \d+; no message is lost"):
+        compact(tmp_path)
+    assert exported(tmp_path) == named(tmp_path) == list(range(30))
+
+
+def test_joined_files_and_their_state_are_synced_before_any_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for until in (20, 30):
+        export(tmp_path, until)
+    small, synced = {*tmp_path.glob("*/*/part-*")}, list[str]()
+
+    def sync(files: ExportedFiles, *names: str) -> None:
+        assert all(each.exists() for each in small)
+        synced.extend(names)
+        real(files, *names)
+
+    real = ExportedFiles._sync
+    monkeypatch.setattr(ExportedFiles, "_sync", sync)
+    compact(tmp_path)
+    joined = {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*/part-*")}
+    folders = {name.rpartition("/")[0] for name in joined}
+    assert synced[0] == "_export.json.new"  # of the claim
+    assert {*synced[1:-2]} == joined | folders
+    assert synced[-2:] == ["_export.json.new", ""]
+
+
+def test_many_files_are_joined_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exported_files, "_MOST_OPEN", 2)
+    for until in range(6, 31, 6):
+        export(tmp_path, until)
+    assert compact(tmp_path)[:2] == (20, 2)
+    assert exported(tmp_path) == list(range(30))
+    assert len(list(tmp_path.glob("*/*/part-*"))) == 2
 
 
 def test_a_written_file_that_is_gone_fails_the_export(tmp_path: Path) -> None:
