@@ -138,10 +138,10 @@ def _protobuf(body: Column, message: str, descFilePath: str = "", **others: str)
             "--descriptor_set_out=FILE makes"
         )
     try:
-        from rocketbroker.analytics.spark.protobuf_bodies import parsed_protobuf
+        from rocketbroker.analytics.spark.protobuf_bodies import parse_protobuf
     except ImportError as error:
         raise ConfigError(f"from_body: protobuf needs the package protobuf: {error}") from error
-    return parsed_protobuf(body, message, descFilePath)
+    return parse_protobuf(body, message, descFilePath)
 
 
 def _once(parsed: Column, change: Callable[[Column], Column]) -> Column:

@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from rocketbroker.common.errors import ConfigError
 
 # Descriptors are Any: they are of the implementation in C or of that in Python.
+_UNFIT: Final = (OverflowError, pa.ArrowInvalid)
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 # By the number of a field's type in Python; those without a sign in the next larger type.
 _SIMPLE: Final[Mapping[int, DataType]] = {
@@ -53,7 +54,7 @@ _SIMPLE: Final[Mapping[int, DataType]] = {
 }
 
 
-def parsed_protobuf(body: Column, message: str, descriptor_file: str) -> Column:
+def parse_protobuf(body: Column, message: str, descriptor_file: str) -> Column:
     """Return a struct of the fields of each body, null for one that is no such message.
 
     Args:
@@ -135,8 +136,24 @@ def _map_entry(field: Any) -> Any:
 
 
 def values_of(kind: Any, bodies: Iterable[bytes | None], schema: pa.DataType) -> pa.Array:
-    """Return the messages in bodies as an Arrow array; a body that does not fit is null."""
-    return pa.array([_parsed(kind, body) for body in bodies], schema)
+    """Return the messages in bodies as an Arrow array; a body that does not fit is null.
+
+    A message may be valid and have values that no column can: a time that is no 64-bit number of microseconds, or
+    text of proto2 that is not UTF-8, which is bytes here.
+    """
+    values = [_parsed(kind, body) for body in bodies]
+    try:
+        return pa.array(values, schema)
+    except _UNFIT:
+        return pa.array([value if _fits(value, schema) else None for value in values], schema)
+
+
+def _fits(value: dict[str, Any] | None, schema: pa.DataType) -> bool:
+    try:
+        pa.array([value], schema)
+    except _UNFIT:
+        return False
+    return True
 
 
 def _parsed(kind: Any, body: bytes | None) -> dict[str, Any] | None:
