@@ -4,8 +4,8 @@ root  := [broker "="] place
 place := path of a directory | scheme "://" …        s3 (s3a), gs, hdfs, viewfs, abfs, file
 
 The place is a store's root or its commit-log directory. A path, and that of an address, may have the wildcards of the
-shell; in an address ``?`` begins the query. The query may have options of the object store (endpoint, region), as
-pyarrow accepts them; its environment variables apply as well.
+shell; in an address ``?`` begins the query, and ``%2A``, ``%3F`` and ``%5B`` are characters of a name. The query may
+have options of the object store (endpoint, region), as pyarrow accepts them; its environment variables apply as well.
 """
 
 import os
@@ -22,6 +22,8 @@ from rocketbroker.common.errors import ConfigError
 
 _NAMED: Final = re.compile(r"([^/=:?#,\s]+)=(.+)", re.DOTALL)
 _WILDCARD: Final = re.compile(r"[*?[]")
+# ``*``, ``?`` and ``[`` as characters of a name in an address.
+_QUOTED_WILDCARD: Final = re.compile("%(?:2A|3F|5B)", re.IGNORECASE)
 _COMMIT_LOG: Final = "commitlog"
 # Schemes that are aliases of another one.
 _SAME_SCHEME: Final = {"gcs": "gs", "abfss": "abfs"}
@@ -114,7 +116,8 @@ def _remote_folders(base: StoreRoot, pattern: Sequence[str]) -> list[list[str]]:
         name = unquote(part)
         if _WILDCARD.search(part):
             listed = ((each, folder.folders("/".join(each))) for each in found)
-            found = [[*each, one] for each, names in listed for one in names if _matches(one, name)]
+            escaped = unquote(_QUOTED_WILDCARD.sub(lambda quoted: f"[{unquote(quoted[0])}]", part))
+            found = [[*each, one] for each, names in listed for one in names if _matches(one, escaped)]
         else:
             found = [[*each, name] for each in found if folder.is_folder("/".join([*each, name]))]
     return found
@@ -128,13 +131,13 @@ def _refuse_same_place(uris: list[str]) -> None:
     seen: dict[str, str] = {}
     for uri in uris:
         root = StoreRoot("", uri)
-        place = _place(root)
+        place, shown = _place(root), root.shown if root.is_local else unquote(root.shown)
         if place in seen:
-            what = f"the store {root.shown} is named twice"
-            if seen[place] != root.shown:
-                what = f"{seen[place]} and {root.shown} are one store"
+            what = f"the store {shown} is named twice"
+            if seen[place] != shown:
+                what = f"{seen[place]} and {shown} are one store"
             raise ConfigError(f"{what}, so its messages would count twice")
-        seen[place] = root.shown
+        seen[place] = shown
 
 
 def _place(root: StoreRoot) -> str:
@@ -143,7 +146,7 @@ def _place(root: StoreRoot) -> str:
         return os.path.realpath(root.uri).removesuffix(f"/{_COMMIT_LOG}")
     address = urlsplit(root.shown)
     scheme = _SAME_SCHEME.get(address.scheme, address.scheme)
-    folders = [part for part in address.path.split("/") if part]
+    folders = [unquote(part) for part in address.path.split("/") if part]
     path = "/".join(folders[:-1] if folders[-1:] == [_COMMIT_LOG] else folders)
     return f"{scheme}://{address.netloc}/{path} {_endpoint(root.uri, scheme)}"
 

@@ -1,9 +1,11 @@
 """Naming stores."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rocketbroker.analytics.files import store_names
 from rocketbroker.analytics.files.store_names import store_roots
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.common.errors import ConfigError
@@ -67,6 +69,7 @@ def test_a_relative_path_starts_at_the_callers_directory(tmp_path: Path, monkeyp
         (["gs://b/s", "gcs://b/s"], "gs://b/s and gcs://b/s are one store"),
         (["x=abfs://c@account.dfs/s", "y=abfss://c@account.dfs/s"], "are one store"),
         (["x=s3://b//store", "y=s3://b/store/"], "are one store"),
+        (["x=s3://b/dc=eu/store", "y=s3://b/dc%3Deu/store"], "the store s3://b/dc=eu/store is named twice"),
         (["x=S3://b/store", "y=s3://b/store"], "the store s3://b/store is named twice"),
         (["x=s3://b/s?endpoint_override=http://h:1/", "y=s3://b/s?endpoint_override=H:1"], "is named twice"),
         ("file://host/a", "use file:///path"),
@@ -108,6 +111,14 @@ def test_a_pattern_names_its_stores_by_what_it_matches(tmp_path: Path) -> None:
         store_roots(f"{tmp_path}/x*/store")
     with pytest.raises(ConfigError, match="remove n="):
         store_roots(f"n={tmp_path}/*/store")
+
+
+def test_quoted_wildcards_of_an_address_are_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["[a]1", "a1", "*1", "x1", "?1"]
+    folder = SimpleNamespace(folders=lambda _: names, is_folder=lambda _: True)
+    monkeypatch.setattr(store_names, "open_folder", lambda _: folder)
+    for pattern, expected in (("%5Ba%5D*", ["[a]1"]), ("[a]*", ["a1"]), ("%2A[0-9]", ["*1"]), ("%3f*", ["?1"])):
+        assert [name for name, _ in named(f"s3://b/{pattern}/s")] == expected, pattern
 
 
 def test_a_link_to_a_store_is_the_same_store(tmp_path: Path) -> None:
