@@ -100,7 +100,7 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
         StreamingQueryException, match="were removed before they were read; set the option failOnDataLoss"
     ) as raised:
         finish(spark, writer.root, out, checkpoint)
-    assert "start the query again: it goes on at its checkpoint" in str(raised.value)
+    assert "start the query again" not in str(raised.value)
     finish(spark, writer.root, out, checkpoint, failOnDataLoss=False)
     assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
 

@@ -21,6 +21,7 @@ from rocketbroker.analytics.spark.message_rows import MessageRow, message_rows, 
 from rocketbroker.analytics.spark.send_lanes import Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.sink_options import SinkOptions
 from rocketbroker.analytics.spark.worker import Sent, ShortErrors, StreamErrors, freeze_modules
+from rocketbroker.client.core.errors import InvalidMessageError
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.errors import RocketBrokerError
@@ -68,7 +69,7 @@ class MessageStreamWriter(Sent, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SentMessages:
         """Send the rows of one partition of a micro-batch."""
         properties = _task().getLocalProperty
-        return _write(self._options, f"{properties(_QUERY_ID)}:{properties(_BATCH_ID)}", iterator, StreamErrors())
+        return _write(self._options, f"{properties(_QUERY_ID)}:{properties(_BATCH_ID)}", iterator, SinkErrors())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log what was sent nevertheless."""
@@ -107,6 +108,14 @@ async def _send(options: SinkOptions, prefix: str, batches: Iterator[pa.RecordBa
         send_latency_enable=True,
     ) as producer:
         return await RowSender(producer, SystemClock(), options, prefix).send(batches)
+
+
+class SinkErrors(StreamErrors):
+    """``StreamErrors`` of a sink: a row that is no message fails again, however often the query is started."""
+
+    def _note(self, error: RocketBrokerError) -> None:
+        if not isinstance(error.__cause__, InvalidMessageError):
+            super()._note(error)
 
 
 class RowSender:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketbroker.analytics.spark.offset_options import LATEST, queue_offsets, starting_bounds
 from rocketbroker.analytics.spark.option_values import OptionValues
-from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.errors import CheckpointError, ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +54,9 @@ def kept_properties(given: OptionValues) -> frozenset[str] | None:
 
 
 def report_loss(text: str, *, fail: bool) -> None:
-    """Raise :class:`StoreError` for messages that were removed unread, or log them (option failOnDataLoss)."""
+    """Raise :class:`CheckpointError` for messages that were removed unread, or log them (option failOnDataLoss)."""
     if fail:
-        raise StoreError(f"{text}; set the option failOnDataLoss=false to continue after them")
+        raise CheckpointError(f"{text}; set the option failOnDataLoss=false to continue after them")
     logger.warning("%s; the query continues after them (failOnDataLoss=false)", text)
 
 

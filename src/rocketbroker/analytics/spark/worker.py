@@ -102,4 +102,4 @@ class StreamErrors(ShortErrors):
 
     def _note(self, error: RocketBrokerError) -> None:
         if not isinstance(error, (CheckpointError, ConfigError)):
-            error.add_note("Once the cause is gone, start the query again: it goes on at its checkpoint.")
+            error.add_note("Once the cause is gone, start the query again: it resumes from its checkpoint.")

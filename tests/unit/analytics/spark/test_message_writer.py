@@ -8,7 +8,13 @@ import pyarrow as pa
 import pytest
 
 from rocketbroker.analytics.spark.message_rows import RowError
-from rocketbroker.analytics.spark.message_writer import MessageStreamWriter, MessageWriter, RowSender, SentMessages
+from rocketbroker.analytics.spark.message_writer import (
+    MessageStreamWriter,
+    MessageWriter,
+    RowSender,
+    SentMessages,
+    SinkErrors,
+)
 from rocketbroker.analytics.spark.sink_options import sink_options
 from rocketbroker.client.core.message import Message, SendResult
 from rocketbroker.client.producer.message_sender import QueueSelector
@@ -110,6 +116,20 @@ async def test_an_error_of_the_rows_themselves_gets_the_note_as_well() -> None:
     with pytest.raises(StoreError, match="no more can be read") as raised:
         await row_sender(FakeSender()).send(broken())
     assert "has sent 10 messages" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize(("refused", "topics", "resumes"), [([b"003"], ["T"] * 5, True), ([], ["T", None], False)])
+def test_only_an_error_whose_cause_may_be_gone_says_how_the_query_goes_on(
+    refused: list[bytes], topics: list[str | None], resumes: bool
+) -> None:
+    sender = RowSender(
+        FakeSender(*refused), SystemClock(), sink_options({"namesrvAddr": "ns:1", "retryTimes": "0"}), "w:3"
+    )
+    with pytest.raises(RowError) as raised, SinkErrors():
+        asyncio.run(sender.send(batches(len(topics), topic=topics)))
+    assert [note for note in raised.value.__notes__ if "start the query again" in note] == [
+        "Once the cause is gone, start the query again: it resumes from its checkpoint."
+    ] * resumes
 
 
 def test_an_aborted_write_says_what_was_sent(caplog: pytest.LogCaptureFixture) -> None:

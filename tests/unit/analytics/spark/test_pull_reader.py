@@ -273,7 +273,7 @@ def test_an_error_of_a_stream_says_how_it_goes_on(queues: FakeQueues, stream: St
     queues.failures = [RemotingConnectError("away")] * 2
     with pytest.raises(RemotingConnectError) as raised:
         stream.batch()
-    goes_on = "Once the cause is gone, start the query again: it goes on at its checkpoint."
+    goes_on = "Once the cause is gone, start the query again: it resumes from its checkpoint."
     assert raised.value.__notes__ == [goes_on]
     end = {"a": {"Orders": {"0": 40}}}
     (part,) = stream.reader.partitions({"a": {"Orders": {"0": 30}}}, end)

@@ -23,7 +23,7 @@ from tests.support.checkpointed_query import COLUMNS, SCHEMA, Query, through_jso
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
 from tests.support.slow_store_reader import slow_rows
 
-GOES_ON = "Once the cause is gone, start the query again: it goes on at its checkpoint."
+GOES_ON = "Once the cause is gone, start the query again: it resumes from its checkpoint."
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_files_removed_before_they_were_read_end_the_query_or_are_a_told_gap(log
     )
     with pytest.raises(StoreError, match=message) as raised:
         query.trigger()
-    assert raised.value.__notes__ == [GOES_ON]
+    assert not hasattr(raised.value, "__notes__")
     with pytest.raises(StoreError, match=message):
         query.reader.partitions(query.progress, {"store": {"offset": log_writer.end, "file": ""}})
     rows = tolerant.run()
