@@ -154,25 +154,25 @@ def test_a_compaction_that_fails_anywhere_loses_and_repeats_no_message(
 ) -> None:
     for failing in count(1):
         target = tmp_path / str(failing)
-        for until in (20, 30, 50):
+        for until in (2, 5):
             export(target, until)
-        assert len([*target.glob("*/*/part-*")]) == 12
+        assert len([*target.glob("*/*/part-*")]) == 5
         disk = Disk(file_system(place_of(target))[0], failing, how)
         with monkeypatch.context() as patched:
             patched.setattr(exported_files, "file_system", lambda place, disk=disk: (disk, file_system(place)[1]))
             with suppress(OSError, StoreError):
-                assert ExportedFiles(place_of(target)).compact(SIZE)[:2] == (12, 2)
+                assert ExportedFiles(place_of(target)).compact(SIZE)[:2] == (5, 2)
         if not disk.has_failed:
             break
         # What the state names is whole, and only with _SUCCESS is it all that there is.
-        assert named(target) == list(range(50))
-        assert not (target / "_SUCCESS").exists() or exported(target) == list(range(50))
+        assert named(target) == list(range(5))
+        assert not (target / "_SUCCESS").exists() or exported(target) == list(range(5))
         if failing % 2:
-            assert export(target, 60) == 10
+            assert export(target, 8) == 3
         else:
             ExportedFiles(place_of(target)).compact(SIZE)
             assert len([*target.glob("*/*/part-*")]) == 2
-        assert exported(target) == list(range(60 if failing % 2 else 50))
+        assert exported(target) == list(range(8 if failing % 2 else 5))
         assert (target / "_SUCCESS").exists()
     assert failing > 20
 
@@ -379,10 +379,10 @@ def test_of_two_changes_of_a_local_folder_at_once_one_fails_and_nothing_is_lost(
     outcomes = set()
     for at in count(1):
         target = tmp_path / str(at)
-        for until in (20, 30):
+        for until in (2, 5):
             export(target, until)
         changes: dict[str, Callable[[], object]] = {
-            "export": lambda target=target: export(target, 40),  # type: ignore[misc]
+            "export": lambda target=target: export(target, 8),  # type: ignore[misc]
             "compact": lambda target=target: compact(target),  # type: ignore[misc]
         }
 
@@ -399,8 +399,8 @@ def test_of_two_changes_of_a_local_folder_at_once_one_fails_and_nothing_is_lost(
         assert found is not None
         assert exported(target) == named(target) == list(range(found.ends["a"] + 1))
         assert (target / "_SUCCESS").exists()
-        export(target, 40)
-        assert exported(target) == list(range(40))
+        export(target, 8)
+        assert exported(target) == list(range(8))
     assert outcomes == {"", "another export or compaction"}
     assert at > 20
 
