@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from rocketbroker.analytics import audit
 from rocketbroker.analytics.files.store_root import StoreRoot
 from rocketbroker.analytics.jobs.local_audit import finding_row
 from rocketbroker.app.mqanalytics import audit as audit_command
@@ -428,11 +429,20 @@ def test_the_exit_code_reports_loss(spark: SparkSession, stores: dict[str, Path]
     assert printed["findings"][0].keys() >= {"rule", "queueId", "physicalOffset", "detail"}
 
 
+def test_a_program_audits_with_the_defaults(spark: SparkSession, stores: dict[str, Path]) -> None:
+    found, not_read = audit(spark, f"a={stores['one-entry']}")
+    assert [(rule.value, count) for (rule, _), count in found["a"].counts.items()] == [("queue-entry-mismatch", 1)]
+    assert not_read == (0, 0)
+
+
 def test_a_small_store_is_audited_without_spark(stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_command, "running", None)
+    def starting(*_: object) -> None:
+        raise AssertionError("Spark starts")
+
+    monkeypatch.setattr(audit_command, "running", starting)
     assert invoke(stores["one-entry"])[0] == 3
     monkeypatch.setattr(running, "_MOST_LOCAL_BYTES", 1)
-    assert isinstance(CliRunner().invoke(app, ["audit", str(stores["one-entry"])]).exception, TypeError)
+    assert str(CliRunner().invoke(app, ["audit", str(stores["one-entry"])]).exception) == "Spark starts"
 
 
 def test_a_sound_store_is_no_error(stores: dict[str, Path]) -> None:

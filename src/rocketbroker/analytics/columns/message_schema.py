@@ -93,6 +93,6 @@ def known_names(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_name(each.name.lower()) for each in schema])
 
 
-def as_asked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def rename_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch of the columns ``known_names(schema)`` as one of ``schema``."""
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -20,7 +20,7 @@ from rocketbroker.analytics.columns.decode_report import NotRead
 from rocketbroker.analytics.files.store_files import open_folder
 from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.files.store_root import StoreRoot
-from rocketbroker.analytics.jobs.local_audit import planned
+from rocketbroker.analytics.jobs.local_audit import plan_store
 from rocketbroker.analytics.spark.spark_progress import described
 from rocketbroker.audit.findings import Findings
 from rocketbroker.audit.index_audit import CheckedIndexFile, IndexFile
@@ -38,6 +38,8 @@ from rocketbroker.audit.store_audit import (
 )
 from rocketbroker.audit.store_files import AuditOptions, StoreFacts
 from rocketbroker.audit.table_audit import check_checkpoint_file, check_consumer_offsets
+from rocketbroker.codec.message.message_const import parse_delay_levels
+from rocketbroker.common.config.message_store_config import MessageStoreConfig
 
 # Partitions for each core: tasks differ in size.
 _SPREAD: Final = 4
@@ -185,17 +187,25 @@ class _Run:
 
 
 def audit(
-    spark: SparkSession, stores: Stores, options: AuditOptions, delay_levels: Mapping[int, int]
+    spark: SparkSession,
+    stores: Stores,
+    options: AuditOptions | None = None,
+    delay_levels: Mapping[int, int] | None = None,
 ) -> tuple[dict[str, Findings], NotRead]:
     """Return the findings in each store by broker, and the ranges of the logs that hold no readable record.
+
+    ``delay_levels`` has the milliseconds by level, RocketMQ's by default.
 
     Raises:
         StoreError: a place is not a store, or a file was removed after it was listed.
     """
+    options = options or AuditOptions()
+    if delay_levels is None:
+        delay_levels = parse_delay_levels(MessageStoreConfig().message_delay_level)
     run, gaps, units = _Run(spark, {}, {}), dict[str, list[Range]](), list[tuple[str, int, Any]]()
     for root in store_roots(stores):
         broker = root.broker
-        _, (facts, found, gaps[broker]), run.found[broker] = planned(root, options, delay_levels)
+        _, (facts, found, gaps[broker]), run.found[broker] = plan_store(root, options, delay_levels)
         run.stores[broker] = _Store(root, facts)
         units += [(broker, number, unit) for number, unit in enumerate(found)]
     surveyed = dict[str, list[Any]]()

@@ -45,6 +45,8 @@ _DAY_MS: Final = 86_400_000
 _SIZE: Final = {"--file-size": "bytes, such as 128m"}
 # Bytes that are shuffled for a file: it is compressed better than they are. A task whose file is full begins another.
 _SHUFFLED: Final = 4
+# Spark has sizes in 64 bits.
+_LARGEST: Final = 1 << 40
 # Buckets of folders before Spark merges small ones and splits large ones: few folders share one.
 _BUCKETS: Final = 1000
 
@@ -131,8 +133,11 @@ def export(
 
 
 def size_of_files(text: str) -> int:
-    """Return the bytes of ``--file-size``; raise :class:`ConfigError` for another text."""
-    return OptionValues("export", _SIZE, {"--file-size": text}).bytes("--file-size", 0)
+    """Return the bytes of ``--file-size``; raise :class:`ConfigError` for another text, or above 1 TiB."""
+    found = OptionValues("export", _SIZE, {"--file-size": text}).bytes("--file-size", 0)
+    if found > _LARGEST:
+        raise ConfigError(f"--file-size is {text!r}; give at most 1024g ({_SIZE['--file-size']})")
+    return found
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from rocketbroker.codec.storefile.store_state import StoreState
 COLUMNS: Final = ("broker", "rule", "severity", "topic", "queue_id", "queue_offset", "physical_offset", "detail")
 
 
-def planned(
+def plan_store(
     root: StoreRoot, options: AuditOptions, delay_levels: Mapping[int, int]
 ) -> tuple[StoreFolder, Plan, Findings]:
     """Return the folder of a store, the work of its audit, and what planning has found.
@@ -46,7 +46,7 @@ def audit_locally(
     """
     found, ranges = dict[str, Findings](), list[tuple[int, int]]()
     for root in store_roots(stores):
-        folder, work, findings = planned(root, options, delay_levels)
+        folder, work, findings = plan_store(root, options, delay_levels)
         checked = check(folder, work, findings, progress)
         ranges += [*checked.log.damaged, *([checked.torn] if checked.torn is not None else [])]
         found[root.broker] = findings

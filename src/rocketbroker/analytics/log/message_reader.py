@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
 from rocketbroker.analytics.columns.message_columns import message_batches
-from rocketbroker.analytics.columns.message_schema import as_asked, known_names, select_fields
+from rocketbroker.analytics.columns.message_schema import known_names, rename_columns, select_fields
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.commit_log_files import log_window
 from rocketbroker.analytics.files.store_names import Stores
@@ -126,7 +126,7 @@ def read_store(
     # One split per file: a walk from a file's start never has to search for the start of a record.
     splits = plan_splits(stores, _WHOLE_FILE, selection, report=found)
     return (
-        as_asked(batch, schema)
+        rename_columns(batch, schema)
         for split in splits
         for batch in read_split(split, known, found, selection=selection, check_crc=check_crc)
     )

@@ -20,7 +20,7 @@ ACCESS_OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Name servers, and how they and the brokers are asked; picklable, and shown without the secret."""
+    """Name servers, credentials and TLS of a cluster; picklable, and shown without the secret."""
 
     namesrv_addr: str
     credentials: SessionCredentials | None = None

@@ -140,7 +140,9 @@ def _protobuf(body: Column, message: str, descFilePath: str = "", **others: str)
     try:
         from rocketbroker.analytics.spark.protobuf_bodies import parse_protobuf
     except ImportError as error:
-        raise ConfigError(f"from_body: protobuf needs the package protobuf: {error}") from error
+        raise ConfigError(
+            f"from_body: protobuf needs the package protobuf at driver and executors: {error}; install it"
+        ) from error
     return parse_protobuf(body, message, descFilePath)
 
 

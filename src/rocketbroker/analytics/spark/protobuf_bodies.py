@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import google.protobuf
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -73,6 +74,11 @@ def parse_protobuf(body: Column, message: str, descriptor_file: str) -> Column:
             f"from_body: descFilePath is {descriptor_file!r}, which cannot be used: {error}; make it by "
             "protoc --include_imports --descriptor_set_out=FILE"
         ) from error
+    if not all(hasattr(field, "is_repeated") for field in kind.DESCRIPTOR.fields):
+        raise ConfigError(
+            f"from_body: protobuf {google.protobuf.__version__} is too old; install a later one at the driver and "
+            "at executors (pip install --upgrade protobuf)"
+        )
     schema = struct_of(kind.DESCRIPTOR, ())
 
     def parse(bodies: pa.Array) -> pa.Array:

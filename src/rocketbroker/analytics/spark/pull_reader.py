@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rocketbroker.analytics.columns.message_schema import as_asked, known_names
+from rocketbroker.analytics.columns.message_schema import known_names, rename_columns
 from rocketbroker.analytics.spark import broker_queues
 from rocketbroker.analytics.spark.broker_queues import (
     BrokerQueues,
@@ -175,7 +175,7 @@ class _RangeReader(Sent):
                 while (pulled := sync.call(_next(pulls))) is not None:
                     records = _records_between(queue, pulled, at, partition.high, fail=options.fail_on_data_loss)
                     for batch in pulled_batches(queue, records, known_names(self._schema), options.properties):
-                        yield as_asked(batch, self._schema)
+                        yield rename_columns(batch, self._schema)
                     at = pulled.next_offset
             finally:
                 sync.call(pulls.aclose())
@@ -276,7 +276,7 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
         self._delay.pause()
         with StreamErrors():
             end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
-        self._delay.restart(is_idle=end == start)
+        self._delay.restart(polled=end == start)
         return end
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:

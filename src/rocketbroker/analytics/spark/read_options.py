@@ -105,10 +105,10 @@ class TriggerDelay:
         sleep(max(self._next_poll - monotonic(), 0))
         self._polled_at = monotonic()
 
-    def restart(self, *, is_idle: bool) -> None:
-        """Count from now, when a poll ends that found nothing, or begins a micro-batch."""
+    def restart(self, *, polled: bool) -> None:
+        """Count from now: ``polled`` at the end of a poll that found nothing, else as a micro-batch begins."""
         now = monotonic()
-        if is_idle:
+        if polled:
             self._next_poll = now + max(_IDLE_POLL_S, now - self._polled_at)
         else:
             self._triggered_at = now

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketbroker.analytics.columns.arrow_columns import with_properties
-from rocketbroker.analytics.columns.message_schema import as_asked, known_names
+from rocketbroker.analytics.columns.message_schema import known_names, rename_columns
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -130,7 +130,7 @@ class TableReader(Sent, DataSourceReader):
     def _rows(self, partition: TablePartition) -> Iterator[pa.RecordBatch]:
         options = self._options
         rows = options.table.read(partition.part, known_names(self._schema), options.selection_of(partition.broker))
-        chosen = (as_asked(with_properties(batch, options.properties), self._schema) for batch in rows)
+        chosen = (rename_columns(with_properties(batch, options.properties), self._schema) for batch in rows)
         return chosen if options.fact is None else FACTS[options.fact.name].each(chosen, **options.fact.options)
 
 

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketbroker.analytics.columns.arrow_columns import with_properties
 from rocketbroker.analytics.columns.decode_report import DecodeReport, SkippedRange
-from rocketbroker.analytics.columns.message_schema import as_asked, known_names
+from rocketbroker.analytics.columns.message_schema import known_names, rename_columns
 from rocketbroker.analytics.columns.selection import Selection
 from rocketbroker.analytics.files.commit_log_files import LogFile, commit_log_files, log_window
 from rocketbroker.analytics.files.store_root import StoreRoot
@@ -263,7 +263,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         self._delay.pause()
         with StreamErrors():
             end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
-        self._delay.restart(is_idle=end == start)
+        self._delay.restart(polled=end == start)
         return end
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:
@@ -367,7 +367,7 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
                 if damage is not None:
                     report.add_broken(damage)
             for batch in read_split(split, known_names(self._schema), report, selection=selection):
-                yield as_asked(with_properties(batch, self._options.properties), self._schema)
+                yield rename_columns(with_properties(batch, self._options.properties), self._schema)
         except StoreError as error:
             is_gone = isinstance(error.__cause__, FileNotFoundError) and not missing_store(error, self._options.stores)
             if self._options.fail_on_data_loss or not is_gone:

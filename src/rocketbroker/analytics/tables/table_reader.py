@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from rocketbroker.analytics.columns.message_schema import as_asked, known_names
+from rocketbroker.analytics.columns.message_schema import known_names, rename_columns
 from rocketbroker.analytics.columns.selection import EVERYTHING, Selection
 from rocketbroker.analytics.files.store_names import Stores, store_roots
 from rocketbroker.analytics.tables.config_tables import ConsumerOffsetsTable, SubscriptionGroupsTable, TopicsTable
@@ -66,4 +66,4 @@ def read_table(
     check_selection(table, selection)
     parts = table.plan(chosen_stores(store_roots(stores), selection), selection, options)
     known = known_names(schema)
-    return (as_asked(batch, schema) for part in parts for batch in table.read(part, known, selection))
+    return (rename_columns(batch, schema) for part in parts for batch in table.read(part, known, selection))

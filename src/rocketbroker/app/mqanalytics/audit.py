@@ -55,7 +55,8 @@ def command(
         Engine,
         typer.Option(
             "--engine",
-            help="Check in this process (local), with Spark, or automatically: with Spark above 4 GiB of log.",
+            help="Check in this process (local), with Spark, or automatically: with Spark above 4 GiB of log or at a "
+            "--master.",
         ),
     ] = Engine.auto,
     limit: Annotated[
@@ -68,7 +69,7 @@ def command(
         levels, roots = parse_delay_levels(delay_levels), known_stores(stores)
         expiry = Expiry(SystemClock().time_ms(), file_reserved_time, within)
         options = AuditOptions(not no_crc, limit=limit, slot_count=max_hash_slot_num, expiry=expiry)
-        if engine.chosen(roots) is Engine.local:
+        if engine.resolve(roots) is Engine.local:
             found, not_read = run_locally(roots, options, levels)
         else:
             with running("Auditing") as (spark, _):

@@ -88,10 +88,12 @@ class Engine(StrEnum):
     local = "local"
     spark = "spark"
 
-    def chosen(self, roots: "tuple[StoreRoot, ...]") -> "Engine":
-        """Return the engine for stores: ``auto`` goes by the size of their logs."""
+    def resolve(self, roots: "tuple[StoreRoot, ...]") -> "Engine":
+        """Return the engine for stores: ``auto`` is Spark where it is to run at a master, else by the logs' size."""
         if self is not Engine.auto:
             return self
+        if "spark.master" in SPARK_SETTINGS.get():
+            return Engine.spark
         from rocketbroker.analytics.files.commit_log_files import commit_log_files
 
         size = sum(file.data_end for root in roots for file in commit_log_files(root))

@@ -124,7 +124,8 @@ def count(
         Engine,
         typer.Option(
             "--engine",
-            help="Count in this process (local), with Spark, or automatically: with Spark above 4 GiB of log.",
+            help="Count in this process (local), with Spark, or automatically: with Spark above 4 GiB of log or at a "
+            "--master.",
         ),
     ] = Engine.auto,
     skip_damage: SkipDamage = False,
@@ -133,7 +134,7 @@ def count(
     """Count the messages of each topic and queue."""
     with failing_in_one_line():
         roots = known_stores(stores)
-        is_local = engine.chosen(roots) is Engine.local
+        is_local = engine.resolve(roots) is Engine.local
         counts, not_read = (_locally if is_local else _by_spark)(roots, skip_damage)
     (_print_json if as_json else _print_table)(counts, {"notRead": not_read})
 

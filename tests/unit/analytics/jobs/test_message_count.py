@@ -55,6 +55,13 @@ def test_the_size_of_the_log_chooses_the_engine(store: Path, limit: int, engine:
     assert chosen == [engine]
 
 
+@pytest.mark.parametrize("job", ["audit", "count"])
+def test_a_master_is_used_for_small_stores_too(store: Path, monkeypatch: pytest.MonkeyPatch, job: str):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    said = CliRunner().invoke(app, ["--master", "spark://host:7077", job, str(store)])
+    assert (said.exit_code, "pyspark is missing" in said.stderr) == (1, True), said.output
+
+
 def test_a_small_store_is_audited_without_spark(store: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
 

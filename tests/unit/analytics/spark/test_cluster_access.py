@@ -73,7 +73,6 @@ def test_the_secret_is_not_shown_and_goes_to_tasks() -> None:
     options = sink_options({**NAMESRV, **USER, "securityToken": "marke"})
     assert options.access == pickle.loads(pickle.dumps(options.access))
     assert options.access.credentials == SessionCredentials("reader", "geheim", "marke")
-    assert not {"geheim", "marke"} & {*repr(options).replace("'", " ").split()}
     assert "geheim" not in repr(options)
     assert "marke" not in repr(options)
 

@@ -86,14 +86,14 @@ def test_the_delay_counts_from_the_last_micro_batch(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(read_options, "monotonic", lambda: now)
     delay = TriggerDelay(TriggerLimits(min_messages=9, max_delay_s=20.0))
     assert delay.least == 0
-    delay.restart(is_idle=True)
+    delay.restart(polled=True)
     assert delay.least == 0
-    delay.restart(is_idle=False)
+    delay.restart(polled=False)
     assert delay.least == 9
     now += 20
     assert delay.least == 0
     unlimited = TriggerDelay(TriggerLimits())
-    unlimited.restart(is_idle=False)
+    unlimited.restart(polled=False)
     assert unlimited.least == 0
 
 
@@ -105,7 +105,7 @@ def test_the_pause_of_an_idle_stream_is_as_long_as_its_poll(monkeypatch: pytest.
     for took, is_idle in ((0.02, True), (3.0, True), (3.0, False), (0.0, True)):
         delay.pause()
         now += took
-        delay.restart(is_idle=is_idle)
+        delay.restart(polled=is_idle)
         now += 0.01
     delay.pause()
     assert slept == pytest.approx([0, 0.09, 2.99, 0, 0.09])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rocketbroker.analytics.spark.cluster_access import ACCESS_OPTIONS
 from rocketbroker.analytics.spark.message_rows import SINK_COLUMNS
 from rocketbroker.analytics.spark.pull_options import PULL_OPTIONS
 from rocketbroker.analytics.spark.sink_options import SINK_OPTIONS
@@ -61,8 +62,13 @@ def test_no_other_tables_are_described() -> None:
     ("page", "title", "options"),
     [
         ("spark.md", "option", OPTIONS),
-        ("spark-brokers.md", "option", PULL_OPTIONS),
-        ("spark-brokers.md", "option for writing", SINK_OPTIONS),
+        ("spark-brokers.md", "option", {n: PULL_OPTIONS[n] for n in PULL_OPTIONS if n not in ACCESS_OPTIONS}),
+        ("spark-brokers.md", "option of a protected cluster", ACCESS_OPTIONS),
+        (
+            "spark-brokers.md",
+            "option for writing",
+            {n: SINK_OPTIONS[n] for n in SINK_OPTIONS if n not in ACCESS_OPTIONS},
+        ),
     ],
 )
 def test_each_option_is_described(page: str, title: str, options: dict[str, str]) -> None:

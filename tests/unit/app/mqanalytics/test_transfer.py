@@ -74,5 +74,11 @@ def test_joined_files_are_counted(tmp_path: Path) -> None:
     assert told == {
         "job": "compact", "to": str(tmp_path), "small": 0, "joined": 0, "bytesBefore": 0, "bytesAfter": 0
     }  # fmt: skip
-    wrong = CliRunner().invoke(app, ["compact", str(tmp_path), "--file-size", "big"])
-    assert (wrong.exit_code, "--file-size is 'big'" in wrong.stderr) == (2, True)
+    for size in ("big", "1025g", "999999999999g"):
+        wrong = CliRunner().invoke(app, ["compact", str(tmp_path), "--file-size", size])
+        assert (wrong.exit_code, f"--file-size is '{size}'" in wrong.stderr) == (2, True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").touch()
+    for target in ("new", "other"):
+        wrong = CliRunner().invoke(app, ["compact", str(tmp_path / target)])
+        assert (wrong.exit_code, "name the folder of an export" in " ".join(wrong.stderr.split())) == (2, True)
