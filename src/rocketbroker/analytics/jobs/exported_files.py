@@ -314,33 +314,38 @@ class ExportedFiles:
                 # Without _SUCCESS: tasks may still write, and only the next change removes what they write.
                 self._sweep_after_failure(claim)
                 raise
-        replaced = {*claim.files} - {*after.files}
+        replaced, joined = {*claim.files} - {*after.files}, {*after.files} - {*claim.files}
         # A power loss must not take the joined files, or the state that names them, once those before are removed.
         # From here on nothing is taken back: a replacement that fails may have been made.
         with self._failing(outcomes.at):
             if replaced:
-                joined = {*after.files} - {*claim.files}
                 self._sync(*joined, *{name.rpartition("/")[0] for name in joined})
             self._save(after)
             self._sync("")
         with self._failing(outcomes.after):
             if replaced:
-                self._remove_replaced(after, replaced)
+                self._remove_replaced(claim, after, replaced, joined)
             self._check(after)
             self._write(_SUCCESS, b"")
 
-    def _remove_replaced(self, after: ExportState, replaced: set[str]) -> None:
-        """Remove the files that a compaction has replaced.
+    def _remove_replaced(self, claim: ExportState, after: ExportState, replaced: set[str], joined: set[str]) -> None:
+        """Remove the files that a compaction has replaced by joined ones.
 
-        Once one is removed, only ``after`` names all messages: a change that claimed the folder meanwhile named the
-        replaced files, and loses the claim again.
+        Another change may have claimed the folder around the commit. Then the files say which state names all messages:
+        ``claim`` if the other one removed joined files, before ``after`` named them; ``after`` once a replaced file is
+        removed, which the other one's claim names.
         """
         try:
+            if not joined <= {*self._parts(after.folders)}:
+                raise self._conflict()
             self._sweep(after)
             self._check(after)
         except StoreError:
-            parts = self._parts(after.folders)
-            if replaced - {*parts} and self.state() != after:
+            parts, now = {*self._parts(after.folders)}, self.state()
+            if not joined <= parts:
+                if now == after:
+                    self._save(claim)
+            elif not replaced <= parts and now != after:
                 self._save(after)
             raise
 

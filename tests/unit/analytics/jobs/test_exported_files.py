@@ -452,6 +452,29 @@ def test_a_change_whose_files_a_compaction_removed_removes_none(
 
 
 @pytest.mark.usefixtures("unlocked")
+def test_a_compaction_whose_files_an_export_removed_takes_its_commit_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for until in (20, 30):
+        export(tmp_path, until)
+    save, saved = ExportedFiles._save, count()
+
+    def late(files: ExportedFiles, new: ExportState) -> None:
+        if next(saved) == 1:  # the commit
+            monkeypatch.setattr(ExportedFiles, "_save", save)
+            export(tmp_path, 40)
+        save(files, new)
+
+    monkeypatch.setattr(ExportedFiles, "_save", late)
+    with pytest.raises(StoreError, match=r"another export or compaction writes.*no message is lost"):
+        compact(tmp_path)
+    assert named(tmp_path) == list(range(30))
+    assert not (tmp_path / "_SUCCESS").exists()
+    assert export(tmp_path, 40) == 10
+    assert exported(tmp_path) == list(range(40))
+
+
+@pytest.mark.usefixtures("unlocked")
 def test_success_is_not_written_once_another_change_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save, saved = ExportedFiles._save, count()
 
