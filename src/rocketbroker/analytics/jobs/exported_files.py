@@ -218,7 +218,8 @@ class ExportedFiles:
             for number, group in enumerate(groups):
                 stem = f"{group[0].rpartition('part-')[0]}part-{claim.writer}-joined-{number}"
                 name = self._join_all(group, stem, claim.form)
-                after += self._fs.get_file_info(f"{self._path}/{name}").size
+                # Another change may have removed it: the sweep before the commit says so.
+                after += self._fs.get_file_info(f"{self._path}/{name}").size or 0
                 joined[group[0]] = name
                 replaced.update(group[1:])
             files = [joined.get(name, name) for name in claim.files if name not in replaced]
@@ -314,38 +315,38 @@ class ExportedFiles:
                 # Without _SUCCESS: tasks may still write, and only the next change removes what they write.
                 self._sweep_after_failure(claim)
                 raise
-        replaced, joined = {*claim.files} - {*after.files}, {*after.files} - {*claim.files}
+        replaced, new = {*claim.files} - {*after.files}, {*after.files} - {*claim.files}
         # A power loss must not take the joined files, or the state that names them, once those before are removed.
         # From here on nothing is taken back: a replacement that fails may have been made.
         with self._failing(outcomes.at):
             if replaced:
-                self._sync(*joined, *{name.rpartition("/")[0] for name in joined})
+                self._sync(*new, *{name.rpartition("/")[0] for name in new})
             self._save(after)
             self._sync("")
+            # Another change may have claimed the folder since the check of the claim, and removed the files that the
+            # claim does not name. Then only the claim names all messages, but for those of this change.
+            if not new <= {*self._parts(after.folders)}:
+                if self.state() == after:
+                    self._save(claim)
+                raise self._conflict()
         with self._failing(outcomes.after):
             if replaced:
-                self._remove_replaced(claim, after, replaced, joined)
+                self._remove_replaced(after, replaced, new)
             self._check(after)
             self._write(_SUCCESS, b"")
 
-    def _remove_replaced(self, claim: ExportState, after: ExportState, replaced: set[str], joined: set[str]) -> None:
+    def _remove_replaced(self, after: ExportState, replaced: set[str], joined: set[str]) -> None:
         """Remove the files that a compaction has replaced by joined ones.
 
-        Another change may have claimed the folder around the commit. Then the files say which state names all messages:
-        ``claim`` if the other one removed joined files, before ``after`` named them; ``after`` once a replaced file is
-        removed, which the other one's claim names.
+        Once one is removed, only ``after`` names all messages: a change that claimed the folder meanwhile named the
+        replaced files, and loses the claim again, unless it has removed joined ones.
         """
         try:
-            if not joined <= {*self._parts(after.folders)}:
-                raise self._conflict()
             self._sweep(after)
             self._check(after)
         except StoreError:
-            parts, now = {*self._parts(after.folders)}, self.state()
-            if not joined <= parts:
-                if now == after:
-                    self._save(claim)
-            elif not replaced <= parts and now != after:
+            parts = {*self._parts(after.folders)}
+            if joined <= parts and not replaced <= parts and self.state() != after:
                 self._save(after)
             raise
 

@@ -452,8 +452,9 @@ def test_a_change_whose_files_a_compaction_removed_removes_none(
 
 
 @pytest.mark.usefixtures("unlocked")
-def test_a_compaction_whose_files_an_export_removed_takes_its_commit_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", [compact, lambda target: export(target, 35)])
+def test_a_change_whose_files_an_export_removed_takes_its_commit_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
 ) -> None:
     for until in (20, 30):
         export(tmp_path, until)
@@ -466,8 +467,8 @@ def test_a_compaction_whose_files_an_export_removed_takes_its_commit_back(
         save(files, new)
 
     monkeypatch.setattr(ExportedFiles, "_save", late)
-    with pytest.raises(StoreError, match=r"another export or compaction writes.*no message is lost"):
-        compact(tmp_path)
+    with pytest.raises(StoreError, match=r"another export or compaction writes.*repeat it"):
+        change(tmp_path)
     assert named(tmp_path) == list(range(30))
     assert not (tmp_path / "_SUCCESS").exists()
     assert export(tmp_path, 40) == 10
