@@ -25,6 +25,12 @@ COMMAND = (sys.executable, "-m", "rocketbroker.testing.mqdev")
 READY_S = 60.0
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a short name: the address of a socket has to fit below it."""
+    return tmp_path_factory.mktemp("m")
+
+
 @asynccontextmanager
 async def started(temp: Path, *args: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command; it is killed if it still runs at the end."""

@@ -1,4 +1,4 @@
-"""What the SDK for Java alone does: it sends priorities, and answers the questions of an administrator."""
+"""The SDK for Java alone sends priorities, and answers the questions of an administrator."""
 
 import asyncio
 from collections.abc import Iterator

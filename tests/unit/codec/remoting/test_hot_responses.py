@@ -107,7 +107,7 @@ def test_pop(  # noqa: PLR0917 - one argument for each field of the answer
     assert bytes(decode_frame(memoryview(frame)[4:]).body) == body
 
 
-@pytest.mark.parametrize(("code", "expected"), [(200050, 13), (200051, 10), (200151, 2)])
+@pytest.mark.parametrize(("code", "expected"), [(200050, 25), (200051, 11), (200151, 2)])
 def test_pops_and_acknowledgements_are_answered_with_the_recorded_bytes(code: int, expected: int):
     checked = 0
     for exchange in golden_exchanges():

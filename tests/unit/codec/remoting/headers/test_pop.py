@@ -72,9 +72,10 @@ def test_the_texts_of_a_pop_name_its_messages(exchange: PopExchange):
     assert [each.queue_offset for each in messages] == [each for found in offsets.values() for each in found]
     for count in parse_order_count_info(fields.get("orderCountInfo", "")).values():
         assert count >= 0
-    for message in messages:
+    queues = [queue for queue, found in offsets.items() for _ in found]
+    for queue, message in zip(queues, messages, strict=True):
         carried = get_property(message.properties_bytes, b"POP_CK")
-        assert (carried is None) is all(queue.retry == "0" for queue in offsets)
+        assert (carried is None) is (queue.retry == "0")
         if carried is not None:
             text = bytes(carried).decode()
             handle = decode_extra_info(text)
