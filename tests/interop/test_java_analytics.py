@@ -91,7 +91,7 @@ def start_apache(java: Java, namesrv: str, store: Path) -> JavaServer:
     return java.broker(namesrv, store, **SIZES)
 
 
-@pytest.mark.parametrize("broker", ["ours", "apache"])
+@pytest.mark.parametrize("broker", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_pull_and_push_consumers_get_the_messages_in_the_files(
     java: Java, our_servers: OurServers, tmp_path: Path, broker: str
 ):
@@ -244,7 +244,7 @@ def test_reading_during_writes_gives_the_messages_that_consumers_get(
     assert our_servers.errors() == []
 
 
-@pytest.mark.parametrize("broker", ["ours", "apache"])
+@pytest.mark.parametrize("broker", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_a_range_of_one_queue_equals_a_pull_of_it(
     java: Java, our_servers: OurServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: str
 ):

@@ -222,7 +222,7 @@ def mqadmin(cluster: Cluster, whose: str, *arguments: str) -> None:
 
 @pytest.mark.proves("POP, by Apache's tests", "PopSubCheckIT")
 @pytest.mark.proves("POP and the gRPC port", "the Java client pops and pulls again, as an administrator says")
-@pytest.mark.parametrize("whose", ["ours", "apache"])
+@pytest.mark.parametrize("whose", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_mqadmin_lets_a_running_group_pop_and_pull_again(popping: Popping, whose: str):
     pulling = [("PULL", queue) for queue in range(4)]
     popping.make(queues=4)
