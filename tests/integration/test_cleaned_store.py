@@ -39,7 +39,9 @@ def test_a_query_names_the_file_that_was_removed_under_it(spark: SparkSession, b
     planned = read(splitSize=LOG_FILE).rdd
     assert planned.getNumPartitions() > 2
     broker.clean(2)
-    with pytest.raises(PySparkException, match=r"commitlog/0{15}(0{5}|65536): No such file .*\(a broker deletes old files\)"):
+    with pytest.raises(
+        PySparkException, match=r"commitlog/0{15}(0{5}|65536): No such file .*\(a broker deletes old files\)"
+    ):
         planned.count()
     assert sorted(row[1] for row in read().where(f"topic = '{TOPIC}'").collect()) == list(range(2 * IN_A_FILE, 12))
 
