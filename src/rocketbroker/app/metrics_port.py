@@ -19,11 +19,10 @@ from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.common.lifecycle import PartList
 from rocketbroker.metrics.broker_metrics import BrokerMetricsManager, BrokerTables, OwnMetrics
 from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator
 from rocketbroker.metrics.health import BrokerHealth
-from rocketbroker.metrics.http_port import MetricsPort
+from rocketbroker.metrics.http_port import MetricsPort, MetricsService
 from rocketbroker.metrics.loop_watch import BOUNDS_S, LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
@@ -55,7 +54,7 @@ class BrokerParts(Protocol):
         """The name servers."""
 
 
-class BrokerMetricsPort:
+class BrokerMetricsPort(MetricsService):
     """The port, and what it shows.
 
     Args:
@@ -123,7 +122,7 @@ class BrokerMetricsPort:
             PopMetricsManager(check_points, meters, clock),
             OwnMetrics(loop_watch, copying, health, acknowledged),
         )
-        self._port = MetricsPort(
+        port = MetricsPort(
             config.metrics_prom_exporter_host or settings.transport.bind_address,
             config.metrics_prom_exporter_port,
             self._page,
@@ -131,24 +130,7 @@ class BrokerMetricsPort:
             ProtectedMode(settings.transport),
             self._white_list,
         )
-        self._parts = PartList(loop_watch, copying, self._port)
-
-    @property
-    def port(self) -> int:
-        """Port of metrics and health."""
-        return self._port.port
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            ConfigError: The port is in use.
-        """
-        await self._parts.start()
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._parts.stop()
+        super().__init__(port, loop_watch, copying)
 
     def _is_serving(self) -> bool:
         return self._roles.role is not None

@@ -6,8 +6,7 @@ Nothing here is imported unless metricsExporterType=PROM: it needs the extra ``m
 from collections.abc import Callable
 
 from rocketbroker.common.config.load import NamesrvSettings
-from rocketbroker.common.lifecycle import PartList
-from rocketbroker.metrics.http_port import MetricsPort
+from rocketbroker.metrics.http_port import MetricsPort, MetricsService
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.namesrv_metrics import NamesrvMetrics
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
@@ -16,7 +15,7 @@ from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.remoting_server import RemotingServer
 
 
-class NamesrvMetricsPort:
+class NamesrvMetricsPort(MetricsService):
     """The port, and what it shows.
 
     Args:
@@ -38,7 +37,7 @@ class NamesrvMetricsPort:
         self._config = settings.namesrv
         loop = LoopWatch()
         metrics = NamesrvMetrics(self._config, routes, RemotingMetricsManager(server), loop, address)
-        self._port = MetricsPort(
+        port = MetricsPort(
             self._config.metrics_prom_exporter_host or settings.transport.bind_address,
             self._config.metrics_prom_exporter_port,
             metrics.page,
@@ -46,24 +45,7 @@ class NamesrvMetricsPort:
             mode,
             self._white_list,
         )
-        self._parts = PartList(loop, self._port)
-
-    @property
-    def port(self) -> int:
-        """Port of metrics and health."""
-        return self._port.port
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            ConfigError: The port is in use.
-        """
-        await self._parts.start()
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._parts.stop()
+        super().__init__(port, loop)
 
     def _white_list(self) -> str:
         return self._config.metrics_white_list

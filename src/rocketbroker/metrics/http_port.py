@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.event_log import RefusalLog
+from rocketbroker.common.lifecycle import Part, PartList
 from rocketbroker.metrics.exposition import CONTENT_TYPE
 from rocketbroker.metrics.health import Condition, Health
 from rocketbroker.transport.access import Admit
@@ -129,3 +130,28 @@ class MetricsPort:
             return web.json_response(body, status=200 if is_ok else 503)
 
         return answer
+
+
+class MetricsService:
+    """A port of metrics and health, and the watches whose figures it shows."""
+
+    def __init__(self, port: MetricsPort, *watches: Part) -> None:
+        self._port = port
+        self._parts = PartList(*watches, port)
+
+    @property
+    def port(self) -> int:
+        """Port of metrics and health."""
+        return self._port.port
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: The port is in use.
+        """
+        await self._parts.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        await self._parts.stop()
