@@ -273,11 +273,9 @@ class PullStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvai
         """
         if not isinstance(limit, (ReadAllAvailable, ReadMaxRows, ReadMinRows)):
             raise ConfigError(f"{type(limit).__name__} is not supported; use maxOffsetsPerTrigger")
-        self._delay.pause()
+        bounded = not isinstance(limit, ReadAllAvailable)
         with StreamErrors():
-            end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
-        self._delay.restart(polled=end == start)
-        return end
+            return self._delay.poll(start, lambda: self._next(start, bounded=bounded))
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:
         reached = offsets_of(start)

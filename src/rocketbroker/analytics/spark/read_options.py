@@ -1,15 +1,18 @@
 """Options for reading that both formats parse alike: those of streams, those of batches, and the properties to keep."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketbroker.analytics.spark.offset_options import LATEST, queue_offsets, starting_bounds
 from rocketbroker.analytics.spark.option_values import OptionValues
 from rocketbroker.common.errors import CheckpointError, ConfigError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp")
@@ -92,7 +95,7 @@ class TriggerDelay:
 
     def __init__(self, limits: TriggerLimits) -> None:
         self._limits = limits
-        self._triggered_at = self._polled_at = self._next_poll = float("-inf")
+        self._triggered_at = self._next_poll = float("-inf")
 
     @property
     def least(self) -> int:
@@ -100,15 +103,17 @@ class TriggerDelay:
         is_over = monotonic() - self._triggered_at >= self._limits.max_delay_s
         return 0 if is_over else self._limits.min_messages or 0
 
-    def pause(self) -> None:
-        """Wait before a poll if the last one found nothing."""
-        sleep(max(self._next_poll - monotonic(), 0))
-        self._polled_at = monotonic()
+    def poll(self, start: T, find: Callable[[], T]) -> T:
+        """Return the end that ``find`` finds; it is ``start`` if there is nothing to read yet.
 
-    def restart(self, *, polled: bool) -> None:
-        """Count from now: ``polled`` at the end of a poll that found nothing, else as a micro-batch begins."""
+        Wait before that if the last poll found nothing.
+        """
+        sleep(max(self._next_poll - monotonic(), 0))
+        polled_at = monotonic()
+        end = find()
         now = monotonic()
-        if polled:
-            self._next_poll = now + max(_IDLE_POLL_S, now - self._polled_at)
+        if end == start:
+            self._next_poll = now + max(_IDLE_POLL_S, now - polled_at)
         else:
             self._triggered_at = now
+        return end

@@ -260,11 +260,9 @@ class MessageStreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailable
         """
         if not isinstance(limit, ReadAllAvailable) and limit != self.getDefaultReadLimit():
             raise ConfigError(f"{limit} is not supported; use maxOffsetsPerTrigger or maxBytesPerTrigger")
-        self._delay.pause()
+        bounded = not isinstance(limit, ReadAllAvailable)
         with StreamErrors():
-            end = self._next(start, bounded=not isinstance(limit, ReadAllAvailable))
-        self._delay.restart(polled=end == start)
-        return end
+            return self._delay.poll(start, lambda: self._next(start, bounded=bounded))
 
     def _next(self, start: Progress, *, bounded: bool) -> Progress:
         self._check_brokers(start)

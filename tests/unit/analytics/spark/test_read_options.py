@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -86,14 +87,14 @@ def test_the_delay_counts_from_the_last_micro_batch(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(read_options, "monotonic", lambda: now)
     delay = TriggerDelay(TriggerLimits(min_messages=9, max_delay_s=20.0))
     assert delay.least == 0
-    delay.restart(polled=True)
+    delay.poll(1, lambda: 1)
     assert delay.least == 0
-    delay.restart(polled=False)
+    delay.poll(1, lambda: 2)
     assert delay.least == 9
     now += 20
     assert delay.least == 0
     unlimited = TriggerDelay(TriggerLimits())
-    unlimited.restart(polled=False)
+    unlimited.poll(1, lambda: 2)
     assert unlimited.least == 0
 
 
@@ -102,10 +103,14 @@ def test_the_pause_of_an_idle_stream_is_as_long_as_its_poll(monkeypatch: pytest.
     monkeypatch.setattr(read_options, "monotonic", lambda: now)
     monkeypatch.setattr(read_options, "sleep", slept.append)
     delay = TriggerDelay(TriggerLimits())
-    for took, is_idle in ((0.02, True), (3.0, True), (3.0, False), (0.0, True)):
-        delay.pause()
+
+    def find(took: float, end: int) -> int:
+        nonlocal now
         now += took
-        delay.restart(polled=is_idle)
+        return end
+
+    for took, is_idle in ((0.02, True), (3.0, True), (3.0, False), (0.0, True)):
+        delay.poll(1, partial(find, took, 1 if is_idle else 2))
         now += 0.01
-    delay.pause()
+    delay.poll(1, partial(find, 0.0, 1))
     assert slept == pytest.approx([0, 0.09, 2.99, 0, 0.09])
