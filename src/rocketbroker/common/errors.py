@@ -26,6 +26,10 @@ RocketBrokerError
 │   ├── DifferentHistoryError  ... slave with messages that its master lacks (ha.history_check)
 │   │   └── NothingSentError   ... nothing of the log from its place on (ha.history_check)
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.log.queue_entries)
+├── AuthError                  failure of access control (auth.errors)
+│   ├── AuthValueError         ... user, policy or file that is not valid
+│   ├── AuthenticationError    ... request without valid credentials
+│   └── AuthorizationError     ... request of a user that lacks the right
 ├── ClientError                failure of a client operation, with a tree of its own (client.core.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)
 ├── StatusError                call of the gRPC port that is refused with a code (proxy.call_context)

@@ -1,0 +1,19 @@
+"""Errors of access control; a remark sent to a client is the text of one of them."""
+
+from rocketbroker.common.errors import RocketBrokerError
+
+
+class AuthError(RocketBrokerError):
+    """Failure of access control."""
+
+
+class AuthValueError(AuthError, ValueError):
+    """User, policy or file of access control that is not valid; the text names the place and a valid value."""
+
+
+class AuthenticationError(AuthError):
+    """Request without valid credentials (AuthenticationException)."""
+
+
+class AuthorizationError(AuthError):
+    """Request of a user that lacks the right (AuthorizationException)."""
