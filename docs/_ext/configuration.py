@@ -29,11 +29,17 @@ Errors in a file are never ignored:
 
 | in the file | result |
 |---|---|
-| a property of RocketMQ [without effect here](../coming-from-rocketmq/settings.md) | warning with its name |
+| a property of RocketMQ [that changes data or deployment][rejected] | error, unless it is off |
+| one [that you may count on][expected], without effect here | warning, unless it has the default |
+| one [without a counterpart][silent] here | counted in one line |
 | an unknown property | error with file, line and the nearest known name |
 | an invalid value | error with the valid values |
 | [a switch of access control or TLS](../operations/security.md#settings-that-are-rejected) | error if it is on |
 | `brokerId` of another role: not 0 for a master, 0 for a slave | error |
+
+[rejected]: ../coming-from-rocketmq/settings.md#settings-that-are-rejected
+[expected]: ../coming-from-rocketmq/settings.md#settings-with-a-warning
+[silent]: ../coming-from-rocketmq/settings.md#settings-without-a-counterpart
 """
 
 SECTIONS: tuple[tuple[str, str, type[ConfigModel]], ...] = (

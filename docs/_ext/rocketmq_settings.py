@@ -1,61 +1,27 @@
 """Page of RocketMQ's settings and their state here."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from docs._ext.configuration import SECTIONS
 from rocketbroker.common.config import known_properties
 from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.common.config.known_properties import is_refused_setting
+from rocketbroker.common.config.unserved import EXPECTED, REASONS, REJECTED, REJECTED_DEFAULTS
 
 _INTRODUCTION = """\
 # Settings of RocketMQ 5.5.0 and their state here
 
 For operators who bring a `broker.conf` or `namesrv.conf` of Apache RocketMQ: find out which of its lines have an
-effect. The page is generated from the settings that the servers read.
+effect. The page is generated from the tables that the servers read.
 
 1. Start the server with your file. It rejects unknown names and invalid values, and shows the nearest name or the
-   range. It warns about each setting of RocketMQ that has no effect here.
-2. Look up the names in the warnings below, by part of RocketMQ.
+   range. It rejects a setting that would change what the data or the deployment is, and warns about one that you may
+   count on. One more line counts the settings that have no counterpart here.
+2. Look up the names of rejections and warnings below.
 3. Read [Configuration](../reference/configuration.md) for ranges, units and the settings that RocketMQ does not have.
 
-Settings that turn on access control or TLS are rejected, because the server would run as if they were off
-([Security](../operations/security.md#settings-that-are-rejected)). So are those that change where messages are stored,
-how they are replicated or who may consume them.
 """
-
-# Parts of RocketMQ by patterns of setting names; the first match counts.
-_PARTS = {
-    "Access control and TLS": "^acl ^auth ^initAuth ^innerClientAuth ^migrateAuth ^userCache ^stateful ^tls ^useTLS",
-    "RocksDB": "rocksdb memTable bottomMost combineCQ ^storeType$ kvcq dispatchCq transferMetadata",
-    "Lite topics and LMQ": "lite[A-Z] lmq MultiDispatch ^maxClientEventCount$",
-    "POP and load balancing by the broker": (
-        "pop revive ^appendA?ck ackThread AckQueue ckRePut loadBalance ackMessage SeparateRetryQueue RetryTopicV "
-        "MessageRequestMode MessageFilter realTimeNotify LongAwaitingAck priorityOrder"
-    ),
-    "Replication, controller and DLedger": (
-        "slave ^ha[A-Z] inSync dLeger dLedger controller elect epoch syncState replica SyncBroker syncMaster raft "
-        "syncFromLast escape preOnline asyncLearner preferredLeader brokerIdentity duplication offsetCheckIn "
-        "cleanOfflineBroker brokerHeartbeat brokerNotActive sendHeartbeat maxHaTransfer"
-    ),
-    "Tiered and object storage": "tiered objectStore readAheadCache readAheadMessage commitLogRolling GroupCommit",
-    "Metrics, statistics and traces": "metric stat[s]? commercial printChannel isolateLog highSpeed estimateAccum",
-    "Timer message files of RocketMQ": "timer",
-    "Thread pools, executors and their queues": (
-        "thread PoolQueue QueueCapacity QueueSize Semaphore waitTimeMillsIn PooledByteBuf WorkerGroup Epoll "
-        "FastChannel Reput asyncSend dispatchFromSender Concurrently enableAsync AsyncDeliver"
-    ),
-    "Memory, locks and warming of mapped files": (
-        "swap warm transientStore lock ^commitCommit ^commitInterval withoutMmap FileChannel BufferInStore "
-        "sharedByteBuffer wakeCommit ByHeap readAhead hotRatio"
-    ),
-    "Connections of clients": "^client[A-Z] ^connectTimeout ^disableCallback ^disableNetty ForGoAway channelNotActive",
-    "Cold data": "cold",
-    "Compaction": "compact maxOffsetMapSize",
-    "Extensions of queues and bit maps": "ConsumeQueueExt bitMap bloom expectConsumerNum",
-}
-_REST = "Everything else"
 
 
 def acting() -> dict[str, list[str]]:
@@ -65,39 +31,75 @@ def acting() -> dict[str, list[str]]:
     }
 
 
-def not_acting() -> dict[str, list[str]]:
-    """Return the settings of RocketMQ without effect here, by the part of RocketMQ they belong to."""
-    parts: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(known_properties.names().difference(*acting().values())):
-        parts[_part_of(name)].append(name)
-    return parts
-
-
-def _part_of(name: str) -> str:
-    return next((part for part, words in _PARTS.items() if re.search(f"(?i){'|'.join(words.split())}", name)), _REST)
+def switches() -> list[str]:
+    """Return the rejected settings of access control and TLS."""
+    return sorted(
+        name
+        for name in known_properties.names().difference(*acting().values())
+        if is_refused_setting(name) and name not in REJECTED
+    )
 
 
 def render() -> str:
     """Return the whole page."""
-    return "\n".join([_INTRODUCTION, *_acting_lists(), *_not_acting_lists()])
+    return "\n".join([_INTRODUCTION + _count(), *_acting(), *_rejected(), *_expected(), *_reasons()])
 
 
-def _acting_lists() -> Iterator[str]:
+def _count() -> str:
+    known = known_properties.names()
+    act = len(set().union(*acting().values()))
+    rejected, warned = len(REJECTED) + len(switches()), len(EXPECTED)
+    return (
+        f"Of {len(known)} settings of all its servers and versions {act} act, {rejected} are rejected, {warned} are "
+        f"warned of, and {len(known) - act - rejected - warned} have no counterpart.\n"
+    )
+
+
+def _acting() -> Iterator[str]:
     yield "## Settings that act\n\nEach has RocketMQ's default. Some have a narrower range; see the linked sections.\n"
     for title, names in acting().items():
         anchor = re.sub(r"[^a-z -]", "", title.lower()).replace(" ", "-")
-        shown = ", ".join(f"`{name}`" for name in sorted(names))
-        yield f"- **[{title}](../reference/configuration.md#{anchor})**: {shown}"
+        yield f"- **[{title}](../reference/configuration.md#{anchor})**: {_listed(names)}"
     yield ""
 
 
-def _not_acting_lists() -> Iterator[str]:
-    yield "## Settings without effect\n\nA server warns about each and starts, but not with a rejected one.\n"
-    parts = not_acting()
-    for part in [*_PARTS, _REST]:
-        shown = ", ".join(
-            f"`{name}`{' (rejected)' if is_refused_setting(name) else ''}" for name in parts.get(part, [])
-        )
-        if shown:
-            yield f"- **{part}**: {shown}"
+def _rejected() -> Iterator[str]:
+    yield (
+        "## Settings that are rejected\n\nA server does not start if one has another value than shown: messages would "
+        "be stored, replicated or protected otherwise than the file says.\n\n| name | may be | this version has no |\n"
+        "|---|---|---|"
+    )
+    for name, (lacks, _) in sorted(REJECTED.items()):
+        yield f"| `{name}` | {_off(name)} | {lacks} |"
+    for name in switches():
+        lacks = "access control" if "acl" in name or name.startswith(("auth", "migrateAuth")) else "TLS"
+        yield f"| `{name}` | `false` | [{lacks}](../operations/security.md#settings-that-are-rejected) |"
     yield ""
+
+
+def _off(name: str) -> str:
+    default = (known_properties.find(name) or known_properties.KnownProperty(name, "", None)).default
+    return f"`{REJECTED_DEFAULTS.get(name, default)}`" if default else "empty or `false`"
+
+
+def _expected() -> Iterator[str]:
+    yield (
+        "## Settings with a warning\n\nA start warns if one has another value than RocketMQ's default.\n\n"
+        "| name | default | here |\n|---|---|---|"
+    )
+    for name, instead in sorted(EXPECTED.items()):
+        known = known_properties.find(name)
+        default = known.default if known else None
+        yield f"| `{name}` | {f'`{default}`' if default else ''} | {instead} |"
+    yield ""
+
+
+def _reasons() -> Iterator[str]:
+    yield "## Settings without a counterpart\n\nA start counts them in one line.\n\n| reason | settings |\n|---|---|"
+    for reason in REASONS:
+        yield f"| **{reason.title}**: {reason.why} | {_listed(reason.names)} |"
+    yield ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

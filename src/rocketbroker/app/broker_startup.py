@@ -14,7 +14,7 @@ import typer
 
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.server_process import log_access, run, serve, spare_the_collector
+from rocketbroker.app.server_process import log_access, print_remarks, run, serve, spare_the_collector
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -88,8 +88,7 @@ def run_broker(settings: BrokerSettings, command: str, booted: "Callable[[Broker
     # A mapped page that the disk cannot read ends the process by SIGBUS; this prints where.
     faulthandler.enable()
     log_access(settings.transport)
-    for warning in settings.warnings:
-        print(f"{command}: {warning}", file=sys.stderr)
+    print_remarks(command, settings)
     raise_open_file_limit(settings.transport.reserved_open_files)
     controller = BrokerController.bind(settings, when_warm=spare_the_collector)
     run(serve(controller, lambda: booted(controller)))

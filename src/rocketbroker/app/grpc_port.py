@@ -198,4 +198,6 @@ def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str
     )
     for warning in settings.warnings:
         log.warning("%s", warning)
+    for note in settings.notes:
+        log.info("%s", note)
     return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock)

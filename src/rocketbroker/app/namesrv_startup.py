@@ -10,7 +10,7 @@ import typer
 
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.server_process import log_access, run, serve
+from rocketbroker.app.server_process import log_access, print_remarks, run, serve
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -54,8 +54,7 @@ def _run(settings: NamesrvSettings) -> None:
 
     set_up_logging()
     log_access(settings.transport)
-    for warning in settings.warnings:
-        print(f"mqnamesrv: {warning}", file=sys.stderr)
+    print_remarks("mqnamesrv", settings)
     if settings.path is not None:
         print(f"load config properties file OK, {settings.path}")
     raise_open_file_limit(settings.transport.reserved_open_files)

@@ -13,7 +13,7 @@ import typer
 from rocketbroker.app.broker_startup import run_broker
 from rocketbroker.app.command_line import Version, new_app
 from rocketbroker.app.logging_setup import set_up_logging
-from rocketbroker.app.server_process import run, serve
+from rocketbroker.app.server_process import print_remarks, run, serve
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settings
 from rocketbroker.common.config.properties_file import Entry
@@ -53,8 +53,7 @@ def mqproxy(
     entries += [Entry(name, value, "the command line") for name, value in given.items() if value is not None]
     try:
         settings = load_proxy_settings(proxy_config_path, entries)
-        for warning in settings.warnings:
-            print(f"mqproxy: {warning}", file=sys.stderr)
+        print_remarks("mqproxy", settings)
         _run(settings, proxy_config_path or "")
     except (ConfigError, StoreError) as error:
         print(f"mqproxy: {error}", file=sys.stderr)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 
 from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
+from rocketbroker.common.config.proxy_settings import ProxySettings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import Part
 from rocketbroker.common.open_files import connection_limit
@@ -103,6 +105,12 @@ def missing_metrics(error: ModuleNotFoundError) -> ConfigError:
     return ConfigError(
         f"metricsExporterType=PROM needs the package {error.name!r}: pip install 'rocketbroker[metrics]'"
     )
+
+
+def print_remarks(command: str, settings: BrokerSettings | NamesrvSettings | ProxySettings) -> None:
+    """Print the warnings and notes about settings, before the server starts."""
+    for line in (*settings.warnings, *settings.notes):
+        print(f"{command}: {line}", file=sys.stderr)
 
 
 def log_access(transport: TransportConfig) -> None:

@@ -12,39 +12,44 @@ from rocketbroker.common.config.load import MODELS, resolve
 from rocketbroker.common.config.properties_file import Entry
 
 PAGE = rocketmq_settings.render()
-ACT, WITHOUT_EFFECT = PAGE.split("## Settings without effect")
+_, ACT, REJECTED, WARNED, SILENT = PAGE.split("\n## ")
+
+
+def names_in(section: str) -> list[str]:
+    rows = [line.removeprefix("| ") for line in section.splitlines() if line.startswith(("- **", "| `", "| **"))]
+    return [
+        name for row in rows for name in re.findall(r"`([\w.]+)`", row if row[0] in "-*" else row.partition(" | ")[0])
+    ]
 
 
 def test_each_setting_of_rocketmq_stands_once():
-    listed = [name for line in PAGE.splitlines() if line.startswith("- **") for name in re.findall(r"`([\w.]+)`", line)]
-    twice = {
-        "listenPort",
-        "bindAddress",
-        "namesrvAddr",
-        "grpcServerPort",
-        "brokerConfigPath",
-        "maxMessageSize",
-        "metricsExporterType",
-        "metricsLabel",
-        "metricsPromExporterHost",
-        "metricsPromExporterPort",
-    }  # several servers have them
+    listed = [name for section in (ACT, REJECTED, WARNED, SILENT) for name in names_in(section)]
+    twice = {name for model in MODELS for name in fields_by_name(model) if names_in(ACT).count(name) > 1}
 
     assert set(listed) == known_properties.names()
-    assert {name for name in listed if listed.count(name) > 1} <= twice
+    assert {name for name in listed if listed.count(name) > 1} == twice
 
 
-def test_settings_without_effect_are_named_in_a_warning():
-    names = re.findall(r"`([\w.]+)`(?! \(rejected\))", WITHOUT_EFFECT)
-    entries = [Entry(name, "false", f"line {name}") for name in names]
-
-    warned = resolve(MODELS, entries).warnings
-    assert {name for name in names if not any(f": {name} " in line for line in warned)} == set()
+def test_the_counts_are_those_of_the_lists():
+    counted = tuple(map(int, re.findall(r"\d+", PAGE.partition("Of ")[2].partition("\n")[0])))
+    lists = [len(set(names_in(section))) for section in (ACT, REJECTED, WARNED, SILENT)]
+    assert counted == (sum(lists), *lists)
 
 
-@pytest.mark.parametrize("name", re.findall(r"`(\w+)` \(rejected\)", WITHOUT_EFFECT))
+def test_settings_without_effect_are_warnings_or_counted():
+    warned, silent = names_in(WARNED), names_in(SILENT)
+    result = resolve(MODELS, [Entry(name, "4711", f"line {name}") for name in [*warned, *silent]])
+
+    assert [name for name in warned if not any(f": {name}=4711 " in line for line in result.warnings)] == []
+    assert result.silent == silent
+
+
+@pytest.mark.parametrize("name", names_in(REJECTED))
 def test_switches_are_rejected_where_they_turn_something_on(name: str):
     assert refusal(name, "true")
+    row = next(line for line in REJECTED.splitlines() if line.startswith(f"| `{name}` "))
+    allowed = row.split(" | ")[1].strip("`")
+    assert not refusal(name, "" if allowed.startswith("empty") else allowed)
 
 
 def test_defaults_are_those_of_rocketmq():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from rocketbroker.common.config import unserved
 from rocketbroker.common.errors import shown
 
 _NAME_MAX = 100
@@ -76,8 +77,7 @@ def nearest(name: str, own: list[str]) -> str | None:
 # Settings of RocketMQ that promise what this version does not keep; a server that is given one on does not start.
 #
 # Access control and TLS (AuthConfig, BrokerConfig.aclEnable, TlsSystemConfig): the server would be open. Those of store
-# and role: messages would be stored, replicated or consumed otherwise than the file says. All other settings without
-# effect are warnings.
+# and role are in `unserved`.
 
 _NO_ACCESS_CONTROL: Final = "access control by users and rights"
 _NO_TLS: Final = "TLS"
@@ -90,41 +90,18 @@ _TLS_PREFIX: Final = "tls."
 # Of `tls.server.mode`, `tls.server.need.client.auth` and the rest; an unknown word may be meant to protect.
 _OFF: Final = frozenset({"", "false", "none", "disabled"})
 
-_ROCKSDB: Final = "storage in RocksDB"
-_KEEP_POP: Final = "and let Apache's broker serve consumers that POP"
-_REPLICATE: Final = "and replicate by brokerRole and brokerId (docs/operations/clusters.md)"
-_USE_FILES: Final = "and use the file store; docs/how-to/migrate-a-store.md says how a store gets there"
-_OTHER_QUEUES: Final = "and send to ordinary topics: messages would be missing in the other queues"
-# By name: what is lacking, and what to do besides removing the setting.
-_PROMISES: Final = {
-    "storeType": (_ROCKSDB, _USE_FILES),
-    "configManagerVersion": ("tables in RocksDB", _USE_FILES),
-    "timerRocksDBEnable": ("timer messages in RocksDB", _USE_FILES),
-    "transRocksDBEnable": ("transactions in RocksDB", _USE_FILES),
-    "popConsumerKVServiceEnable": ("progress of POP in RocksDB", _KEEP_POP),
-    "messageStorePlugIn": ("plug-ins of the store", "and use the store as it is"),
-    "enableDLegerCommitLog": ("DLedger", _REPLICATE),
-    "enableControllerMode": ("controller mode", _REPLICATE),
-    "duplicationEnable": ("confirmation of messages by another system", _REPLICATE),
-    "enableLmq": ("LMQ", _OTHER_QUEUES),
-    "enableMultiDispatch": ("dispatch to several queues", _OTHER_QUEUES),
-    "rejectPullConsumerEnable": ("rejection of pull consumers", "and withdraw the read permission of their topics"),
-}
-# RocketMQ's defaults of those that are no switches.
-_DEFAULTS: Final = {"storeType": "default", "configManagerVersion": "v1"}
-
 
 def is_refused_setting(name: str) -> bool:
     """Return true if some value of a property is rejected because this version does not act on it."""
-    return name in _ACCESS_CONTROL or name in _TLS or name.startswith(_TLS_PREFIX) or name in _PROMISES
+    return name in _ACCESS_CONTROL or name in _TLS or name.startswith(_TLS_PREFIX) or name in unserved.REJECTED
 
 
 def refusal(name: str, value: str) -> str:
     """Return the reason to reject a property; empty if it is no such setting, or off."""
-    if not is_refused_setting(name) or value.strip().lower() in _OFF | {_DEFAULTS.get(name, "")}:
+    if not is_refused_setting(name) or value.strip().lower() in _OFF | {unserved.REJECTED_DEFAULTS.get(name, "")}:
         return ""
-    if name in _PROMISES:
-        lacks, advice = _PROMISES[name]
+    if name in unserved.REJECTED:
+        lacks, advice = unserved.REJECTED[name]
         serves = "would serve without it"
     else:
         lacks, advice = _NO_ACCESS_CONTROL if name in _ACCESS_CONTROL else _NO_TLS, _LIMIT_ACCESS

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rocketbroker.common.config import known_properties
+from rocketbroker.common.config import known_properties, unserved
 from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_name, problem
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
@@ -20,12 +20,12 @@ from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import ConfigError, shown
 
 # Validation of entries into models; errors for unknown names and invalid or rejected values name the location.
 #
-# A name of RocketMQ 4.x or 5.x that no model has is a warning; an unknown name is an error with the nearest known name.
-# MixAll.properties2Object ignores both.
+# A name of RocketMQ 4.x or 5.x that no model has is rejected, warned of or counted (`unserved`); an unknown name is an
+# error with the nearest known name. MixAll.properties2Object ignores all of them.
 
 MODELS: tuple[type[ConfigModel], ...] = (
     BrokerConfig,
@@ -36,14 +36,19 @@ MODELS: tuple[type[ConfigModel], ...] = (
 )
 
 Model = TypeVar("Model", bound=ConfigModel)
+_MOST_NAMED = 3
 
 
 @dataclass(slots=True)
 class Resolved:
-    """Models by class, warnings of one line, and the values of properties without effect."""
+    """Models by class, warnings of one line, and the values of properties without effect.
+
+    ``silent`` has the names of those that are only counted.
+    """
 
     models: dict[type[ConfigModel], ConfigModel]
     warnings: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
     not_acted_on: dict[str, str] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)
 
@@ -52,6 +57,17 @@ class Resolved:
         model = self.models[kind]
         assert isinstance(model, kind)
         return model
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a line about the settings that have no counterpart here, none if there are none."""
+        count = len(self.silent)
+        if not count:
+            return ()
+        names = ", ".join(self.silent[:_MOST_NAMED]) + (", ..." if count > _MOST_NAMED else "")
+        settings, change = ("settings", "change") if count > 1 else ("setting", "changes")
+        return (
+            f"{count} {settings} of RocketMQ {change} nothing here ({names}): docs/coming-from-rocketmq/settings.md",
+        )
 
 
 def resolve(
@@ -103,10 +119,12 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
     if entry.key in own:
         result.warnings.append(f"{entry.where}: {entry.key} has no effect in this process")
     elif known is not None or known_properties.is_refused_setting(entry.key):
-        until = f" up to {known.last_version}" if known and known.last_version else ""
-        result.warnings.append(
-            f"{entry.where}: {entry.key} is a setting of RocketMQ{until} without effect in this version"
-        )
+        if entry.key in unserved.EXPECTED and not unserved.is_default(entry.value, known.default if known else None):
+            instead = unserved.EXPECTED[entry.key]
+            given = f"{entry.key}={shown(entry.value)}"
+            result.warnings.append(f"{entry.where}: {given} has no effect in this version: {instead}")
+        else:
+            result.silent.append(entry.key)
     else:
         near = known_properties.nearest(entry.key, own)
         hint = f"; did you mean {near}?" if near else ""
@@ -128,7 +146,10 @@ VIP_PORT_DISTANCE = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Settings of a broker. `path` is the file of `-c`; `not_acted_on` has the properties without effect."""
+    """Settings of a broker. `path` is the file of `-c`; `not_acted_on` has the properties without effect.
+
+    `warnings` are worth reading, `notes` are not, each of one line.
+    """
 
     broker: BrokerConfig
     store: MessageStoreConfig
@@ -136,6 +157,7 @@ class BrokerSettings:
     path: Path | None
     warnings: tuple[str, ...]
     not_acted_on: dict[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[ConfigModel, ...]:
@@ -176,6 +198,7 @@ class NamesrvSettings:
     path: Path | None
     warnings: tuple[str, ...]
     not_acted_on: dict[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[ConfigModel, ...]:
@@ -222,6 +245,7 @@ def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> Br
         path,
         (*resolved.warnings, *_role_warnings(broker, store)),
         resolved.not_acted_on,
+        resolved.notes(),
     )
 
 
@@ -241,6 +265,7 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
         Path(path) if path is not None else None,
         tuple(resolved.warnings),
         resolved.not_acted_on,
+        resolved.notes(),
     )
 
 

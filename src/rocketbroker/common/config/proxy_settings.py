@@ -17,10 +17,11 @@ _HEADER_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """Settings of a gRPC port, and warnings of one line."""
+    """Settings of a gRPC port, warnings and notes of one line."""
 
     proxy: ProxyConfig
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entry] = ()) -> ProxySettings:
@@ -47,7 +48,7 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
             f"{proxy.grpc_max_inbound_message_size:,}; set maxHeldBytes to at least {least:,}, or lower "
             "grpcMaxInboundMessageSize"
         )
-    return ProxySettings(proxy, tuple(resolved.warnings))
+    return ProxySettings(proxy, tuple(resolved.warnings), resolved.notes())
 
 
 def least_held_bytes(max_message_size: int) -> int:

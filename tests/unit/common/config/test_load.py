@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.unserved import EXPECTED
 from rocketbroker.common.errors import ConfigError
 
 CONF = Path(__file__).parents[4] / "conf"
@@ -129,11 +130,32 @@ def test_an_id_of_another_role_is_rejected(conf, text: str, line: int, said: str
 def test_names_of_other_versions_and_processes_are_warnings(conf):
     file = conf("mapedFileSizeCommitLog=1\nsendMessageThreadPoolNums=4\nkvConfigPath=/x\naddressServerPort=1\n")
     assert load(file).warnings == (
-        f"{file}:1: mapedFileSizeCommitLog is a setting of RocketMQ up to 4.5.1 without effect in this version",
-        f"{file}:2: sendMessageThreadPoolNums is a setting of RocketMQ without effect in this version",
+        f"{file}:1: mapedFileSizeCommitLog=1 has no effect in this version: " + EXPECTED["mapedFileSizeCommitLog"],
         f"{file}:3: kvConfigPath has no effect in this process",
         f"{file}:4: addressServerPort has no effect in this process",
     )
+    assert load(file).notes == (
+        "1 setting of RocketMQ changes nothing here (sendMessageThreadPoolNums): docs/coming-from-rocketmq/settings.md",
+    )
+
+
+def test_settings_without_a_counterpart_are_one_line_of_three_names(conf):
+    names = ["sendMessageThreadPoolNums", "warmMapedFileEnable", "useEpollNativeSelector", "dLegerPeers"]
+    settings = load(conf("".join(f"{name}=1\n" for name in names)))
+
+    assert settings.warnings == ()
+    (note,) = settings.notes
+    assert f"4 settings of RocketMQ change nothing here ({', '.join(names[:3])}, ...): docs/" in note
+
+
+@pytest.mark.parametrize(
+    ("value", "warns"), [("true", True), ("false", False), (" FALSE", False), ("", True), ("no", True)]
+)
+def test_a_setting_that_may_be_counted_on_is_a_warning_unless_it_has_its_default(conf, value: str, warns: bool):
+    settings = load(conf(f"coldDataFlowControlEnable={value}\n"))
+
+    assert (len(settings.warnings), len(settings.notes)) == ((1, 0) if warns else (0, 1))
+    assert all("consumers that read old messages are not slowed down" in line for line in settings.warnings)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +182,8 @@ def test_settings_of_their_role_are_no_warnings(conf):
 def test_what_is_not_done_is_not_claimed(conf):
     settings = load(conf("enableCalcFilterBitMap=true\n"))
     assert settings.not_acted_on == {"enableCalcFilterBitMap": "true"}
-    (warning,) = settings.warnings
-    assert "enableCalcFilterBitMap is a setting of RocketMQ without effect in this version" in warning
+    (note,) = settings.notes
+    assert "(enableCalcFilterBitMap)" in note
 
 
 def test_changes_go_to_the_file_given_or_beside_the_state(conf, tmp_path):

@@ -48,14 +48,14 @@ def test_the_command_line_goes_before_the_file(file: Path):
     assert (proxy.namesrv_addr, proxy.grpc_server_port) == ("10.0.0.2:9876", 8181)
 
 
-def test_a_setting_without_effect_is_a_warning(file: Path):
-    file.write_text('{"grpcThreadPoolNums": 20, "remotingListenPort": 8080}')
-    warnings = load_proxy_settings(file).warnings
+def test_settings_without_effect_are_a_warning_or_a_note(file: Path):
+    file.write_text('{"grpcThreadPoolNums": 20, "sendLatencyEnable": true}')
+    settings = load_proxy_settings(file)
 
-    assert len(warnings) == 2
-    assert str(file) in warnings[0]
-    assert ": grpcThreadPoolNums " in warnings[0]
-    assert ": remotingListenPort " in warnings[1]
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{file}: sendLatencyEnable=true has no effect in this version: ")
+    (note,) = settings.notes
+    assert "(grpcThreadPoolNums)" in note
 
 
 @pytest.mark.parametrize(
