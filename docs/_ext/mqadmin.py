@@ -162,6 +162,24 @@ removes them, and logs the name of each.
 {_ON_BROKERS}""",
         "mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
     ),
+    "bench": (
+        """\
+Not a command of RocketMQ; works with its brokers too. Each load runs for `-d` seconds or `-m` messages:
+
+- `sync`: each of `-w` tasks waits for an answer before it sends the next message.
+- `async`: `-f` sends are open at a time.
+- `batch`: as `sync`, with `-b` messages in a request.
+- `consume`: pulls of all queues, of what this run has sent; without another load, of what the topic has.
+- `e2e`: `-r` sends a second, however long each takes; the time from a send to its delivery by a held pull.
+
+The topic must exist, or be created by `--create`; `--clean` deletes it again if this run created it. Otherwise the
+messages stay until they expire. Pulls are those of the group TOOLS_CONSUMER: no group is created and no offset
+committed. Bodies are random and not compressed. All loads run in one process: where `Client CPU` is near 100 %, the
+servers may do more. Ctrl-C ends the running load and prints the figures so far (exit code 1); failed sends make the
+exit code 1, too. In JSON: `topic`, `size`, `created`, `removed`, `interrupted` and `loads`, each with `load`,
+`messages`, `failed`, `seconds`, `rate`, `mibPerSecond`, `latencyMs`, `clientBusy` and `error`.""",
+        "mqadmin bench -n 127.0.0.1:9876 -t Bench --create --clean -d 2",
+    ),
 }
 
 

@@ -143,5 +143,5 @@ def _rows() -> Iterator[str]:
     yield "| sub-command | state |\n|---|---|"
     for name in REQUESTS:
         yield f"| `{name}` | {state_of(name, served)} |"
-    own = ", ".join(f"`{name}`" for name in SUB_COMMANDS if name not in REQUESTS)
+    own = ", ".join(f"`{name}`" for name in sorted(SUB_COMMANDS) if name not in REQUESTS)
     yield f"\nOnly in our `mqadmin`: {own}.\n"

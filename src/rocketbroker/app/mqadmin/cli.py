@@ -10,7 +10,7 @@ import typer
 from rocketbroker.app.command_line import CONTEXT, Version, new_app
 
 # The modules register their sub-commands, in the order of the help.
-from rocketbroker.app.mqadmin import clusters, topics, groups, offsets, messages, brokers  # isort: skip  # noqa: F401
+from rocketbroker.app.mqadmin import clusters, topics, groups, offsets, messages, brokers, bench  # isort: skip  # noqa: F401
 from rocketbroker.app.mqadmin.command import SUB_COMMANDS
 from rocketbroker.app.terminal import say
 

@@ -28,6 +28,9 @@ class AdminConnection(MustClose):
     Args:
         config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
         timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
+
+    Attributes:
+        config: the settings, with which clients of the same cluster can be made.
     """
 
     @checked
@@ -37,6 +40,7 @@ class AdminConnection(MustClose):
         config = client_config(config)
         if timeout_s is not None:
             config = msgspec.structs.replace(config, mq_client_api_timeout_s=timeout_s)
+        self.config = config
         self._remoting = config.remoting()
         self._timeout_s = config.mq_client_api_timeout_s
         self._closed = False
