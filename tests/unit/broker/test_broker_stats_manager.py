@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from rocketbroker.broker.broker_stats_manager import MOST_BY_GROUP, BrokerStatsManager
@@ -18,7 +20,7 @@ def run(clock, stats, seconds, action=lambda: None):
     for _ in range(seconds // 10):
         clock.advance(10)
         action()
-        stats.sample()
+        asyncio.run(stats.sample())
 
 
 def test_nothing_is_known_of_what_was_never_counted(stats):
@@ -139,7 +141,7 @@ def test_groups_that_were_idle_for_a_day_are_forgotten_and_totals_stay(clock, st
     for _ in range(25 * 360):
         clock.advance(10)
         stats.group_get("T", "busy").add(1, 10)
-        stats.sample()
+        asyncio.run(stats.sample())
         stats.forget_idle()
     assert stats.view("GROUP_GET_NUMS", "T@idle") is None
     assert stats.view("SNDBCK_PUT_NUMS", "T@idle") is None

@@ -124,7 +124,7 @@ async def test_offsets_times_and_rate(parts, store, processor):
         parts.clock.advance(10)
         store.appender.put_message(message(topic="T", queue_id=1))
         parts.stats.topic_put("T").add(1, 100)
-        parts.stats.sample()
+        await parts.stats.sample()
     store.appender.dispatch()
     table = (await call_async(processor.get_topic_stats_info, GetTopicStatsInfoRequestHeader("T"))).body
     key = ObjectKey.of(brokerName="broker-a", queueId=1, topic="T")
@@ -174,7 +174,7 @@ async def test_offsets_of_group_and_queue(parts, store, processor):
     parts.offsets.commit_pull("G", "T", 1, 3)
     parts.stats.group_get("T", "G").add(3, 300)
     parts.clock.advance(10)
-    parts.stats.sample()
+    await parts.stats.sample()
 
     answer = await call_async(processor.get_consume_stats, GetConsumeStatsRequestHeader("G"))
 
@@ -462,7 +462,7 @@ def test_counters_over_time(parts):
     for _ in range(3):
         item.add(4, 400)
         parts.clock.advance(10)
-        parts.stats.sample()
+        asyncio.run(parts.stats.sample())
     processor = family(StatisticsRequests, parts)
     put = call(processor.view_broker_stats_data, ViewBrokerStatsDataRequestHeader("TOPIC_PUT_NUMS", "T"))
     assert put.body["statsMinute"] == {"avgpt": 4.0, "sum": 12, "tps": 12 / 30}
