@@ -20,7 +20,7 @@ from rocketbroker.app.broker_replication import (
     RoleParts,
     bind_ha,
 )
-from rocketbroker.app.server_process import limits_of, missing_metrics
+from rocketbroker.app.server_process import limits_of
 from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
@@ -121,7 +121,7 @@ class BrokerController:
         self._store_host = host_bytes(host_address(config.broker_ip1), config.listen_port)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="AdminBrokerThread")
         self._tasks, self._lease, self.parts = TaskOwner("BrokerController"), DeliveryLease(config), RoleParts()
-        self._meters = MessageMeters() if config.metrics_exporter_type == "PROM" else None
+        self._meters = None if config.metrics_exporter_type == "DISABLE" else MessageMeters()
         self.stats = BrokerStatsManager(clock, config.broker_cluster_name, self._meters)
         # Tables
         self._persist = ConfigPersistService()
@@ -475,17 +475,15 @@ class BrokerController:
         return broker_port(broker, config, self._settings.transport.bind_address, self._clock)
 
     def _make_metrics_port(self) -> "BrokerMetricsPort | PartList":
-        """Return the port of metrics and health, or an empty part.
+        """Return the exporter of metrics, or an empty part.
 
         Raises:
-            ConfigError: The packages of the extra ``metrics`` are missing.
+            ConfigError: It lacks a package or a setting.
         """
         if self._meters is None:
             return PartList()
-        try:
-            from rocketbroker.app.metrics_port import BrokerMetricsPort
-        except ModuleNotFoundError as error:
-            raise missing_metrics(error) from error
+        from rocketbroker.app.metrics_port import BrokerMetricsPort
+
         return BrokerMetricsPort(
             self._settings,
             self,

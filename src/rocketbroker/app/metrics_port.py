@@ -1,12 +1,13 @@
-"""Metrics and health of a broker, on an HTTP port in its process.
+"""Metrics and health of a broker: what its exporter reads.
 
-Nothing here is imported unless metricsExporterType=PROM: it needs the extra ``metrics``.
+Nothing here is imported without an exporter.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketbroker.app.broker_replication import SLAVE, BrokerReplication, BrokerRole, RoleParts
+from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -21,8 +22,8 @@ from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.broker_metrics import BrokerMetricsManager, BrokerTables, OwnMetrics
 from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator
+from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import BrokerHealth
-from rocketbroker.metrics.http_port import MetricsPort, MetricsService
 from rocketbroker.metrics.loop_watch import BOUNDS_S, LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
@@ -55,7 +56,7 @@ class BrokerParts(Protocol):
 
 
 class BrokerMetricsPort(MetricsService):
-    """The port, and what it shows.
+    """The exporter, and what it reads.
 
     Args:
         settings: all settings.
@@ -80,7 +81,7 @@ class BrokerMetricsPort(MetricsService):
         config, store, replication = settings.broker, broker.store, broker.replication
         meters = broker.stats.meters
         assert meters is not None, "they exist while metrics do"
-        self._config, self._roles = config, broker.parts
+        self._roles = broker.parts
         health = BrokerHealth(
             config,
             settings.store,
@@ -122,21 +123,11 @@ class BrokerMetricsPort(MetricsService):
             PopMetricsManager(check_points, meters, clock),
             OwnMetrics(loop_watch, copying, health, acknowledged),
         )
-        port = MetricsPort(
-            config.metrics_prom_exporter_host or settings.transport.bind_address,
-            config.metrics_prom_exporter_port,
-            self._page,
-            health,
-            ProtectedMode(settings.transport),
-            self._white_list,
-        )
-        super().__init__(port, loop_watch, copying)
+        source = Source(self._report, health, ProtectedMode(settings.transport), settings.transport.bind_address, clock)
+        super().__init__(exporter_of(config, source), loop_watch, copying)
 
     def _is_serving(self) -> bool:
         return self._roles.role is not None
 
-    def _white_list(self) -> str:
-        return self._config.metrics_white_list
-
-    def _page(self) -> AsyncIterator[bytes] | None:
-        return self._metrics.page() if self._is_serving() else None
+    def _report(self) -> Awaitable[Report] | None:
+        return self._metrics.report() if self._is_serving() else None

@@ -7,7 +7,7 @@ import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from rocketbroker.app.server_process import limits_of, missing_metrics
+from rocketbroker.app.server_process import limits_of
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.common.clock import SystemClock
@@ -73,17 +73,15 @@ class NamesrvController:
         self._parts = PartList(*(part for part in parts if part is not None))
 
     def _make_metrics_port(self, mode: ProtectedMode) -> "NamesrvMetricsPort | None":
-        """Return the port of metrics and health, ``None`` without an exporter.
+        """Return the exporter of metrics, ``None`` without one.
 
         Raises:
-            ConfigError: The packages of the extra ``metrics`` are missing.
+            ConfigError: It lacks a package or a setting.
         """
-        if self._settings.namesrv.metrics_exporter_type != "PROM":
+        if self._settings.namesrv.metrics_exporter_type == "DISABLE":
             return None
-        try:
-            from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
-        except ModuleNotFoundError as error:
-            raise missing_metrics(error) from error
+        from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
+
         settings, routes = self._settings, self.route_info_manager
         return NamesrvMetricsPort(settings, routes, self._server, mode, lambda: self.address)
 

@@ -1,12 +1,12 @@
-"""Metrics and health of a name server, on an HTTP port in its process.
+"""Metrics and health of a name server: what its exporter reads.
 
-Nothing here is imported unless metricsExporterType=PROM: it needs the extra ``metrics``.
+Nothing here is imported without an exporter.
 """
 
 from collections.abc import Callable
 
+from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
 from rocketbroker.common.config.load import NamesrvSettings
-from rocketbroker.metrics.http_port import MetricsPort, MetricsService
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.namesrv_metrics import NamesrvMetrics
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
@@ -16,7 +16,7 @@ from rocketbroker.transport.remoting_server import RemotingServer
 
 
 class NamesrvMetricsPort(MetricsService):
-    """The port, and what it shows.
+    """The exporter, and what it reads.
 
     Args:
         settings: all settings.
@@ -34,18 +34,7 @@ class NamesrvMetricsPort(MetricsService):
         mode: ProtectedMode,
         address: Callable[[], str],
     ) -> None:
-        self._config = settings.namesrv
         loop = LoopWatch()
-        metrics = NamesrvMetrics(self._config, routes, RemotingMetricsManager(server), loop, address)
-        port = MetricsPort(
-            self._config.metrics_prom_exporter_host or settings.transport.bind_address,
-            self._config.metrics_prom_exporter_port,
-            metrics.page,
-            metrics,
-            mode,
-            self._white_list,
-        )
-        super().__init__(port, loop)
-
-    def _white_list(self) -> str:
-        return self._config.metrics_white_list
+        metrics = NamesrvMetrics(settings.namesrv, routes, RemotingMetricsManager(server), loop, address)
+        source = Source(metrics.report, metrics, mode, settings.transport.bind_address)
+        super().__init__(exporter_of(settings.namesrv, source), loop)

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
 from rocketbroker.common.config.proxy_settings import ProxySettings
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import Part
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
@@ -97,13 +96,6 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         max_push_bytes=transport.max_push_bytes_per_connection,
         slow_request_s=transport.slow_request_log_mills / 1000,
         max_descriptor=descriptors,
-    )
-
-
-def missing_metrics(error: ModuleNotFoundError) -> ConfigError:
-    """Return the error of a server that lacks a package of the extra ``metrics``."""
-    return ConfigError(
-        f"metricsExporterType=PROM needs the package {error.name!r}: pip install 'rocketbroker[metrics]'"
     )
 
 

@@ -1,1 +1,1 @@
-"""Figures of a server's parts for Prometheus, its health, and the HTTP port of both."""
+"""Figures of a server's parts, its health, and the exporters of both."""

@@ -5,7 +5,7 @@ the way of a message, in ``MessageMeters``.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -29,7 +29,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.metrics_settings import parse_labels
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, GroupLag
-from rocketbroker.metrics.exposition import Family, Labels, Samples, counter, gauge, histogram, write
+from rocketbroker.metrics.family import Block, Family, Labels, Report, Samples, counter, gauge, histogram
 from rocketbroker.metrics.health import BrokerHealth
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
@@ -37,7 +37,7 @@ from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
 from rocketbroker.metrics.replication_metrics import ReplicationMetrics
 from rocketbroker.metrics.store_metrics import DefaultStoreMetricsManager
 
-_SCOPE: Final = {"otel_scope_name": "broker-meter"}
+_SCOPE: Final = "broker-meter"
 _MODES: Final = {
     ConsumeType.CONSUME_ACTIVELY: "pull",
     ConsumeType.CONSUME_PASSIVELY: "push",
@@ -108,8 +108,8 @@ class BrokerMetricsManager:
         self._pop = pop
         self._own = own
 
-    async def page(self) -> AsyncIterator[bytes]:
-        """Yield the page of all metrics in slices."""
+    async def report(self) -> Report:
+        """Return all metrics; their samples are read when an exporter asks for them."""
         config = self._config
         labels = {
             **parse_labels(config.metrics_label),
@@ -119,13 +119,9 @@ class BrokerMetricsManager:
         }
         if config.metrics_in_delta:
             labels["aggregation"] = "delta"
-        limit = config.metrics_otel_cardinality_limit
         lags = await self._lag.look() if config.enable_lag_and_dlq_metrics else []
-        async for text in write(await self._families(lags), labels | _SCOPE, limit):
-            yield text
-        async for text in write(self._own_families(lags), labels, limit):
-            yield text
-        yield b"# TYPE target_info gauge\ntarget_info 1\n"
+        blocks = [Block(_SCOPE, await self._families(lags)), Block("", self._own_families(lags))]
+        return Report(labels, config.metrics_otel_cardinality_limit, blocks)
 
     async def _families(self, lags: list[GroupLag]) -> list[Family]:
         config = self._config

@@ -6,22 +6,26 @@ metrics, and of the health no reasons: it needs no more to know than a load bala
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
+from rocketbroker.common.config.metrics_settings import MetricsPortSettings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.event_log import RefusalLog
-from rocketbroker.common.lifecycle import Part, PartList
-from rocketbroker.metrics.exposition import CONTENT_TYPE
+from rocketbroker.metrics.exposition import CONTENT_TYPE, write
+from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import Condition, Health
 from rocketbroker.transport.access import Admit
 
 log = logging.getLogger(__name__)
 
+#: Connections to this port. Prometheus keeps one, a probe opens one for each request.
+MOST_CONNECTIONS: Final = 64
 _SHUTDOWN_S: Final = 1.0
 _STARTING: Final = "the server is starting or stopping; /readyz says what is missing\n"
 
@@ -30,33 +34,35 @@ class MetricsPort:
     """HTTP server of metrics and health.
 
     Args:
-        host: address to listen on.
-        port: port to listen on; 0 picks a free one, which ``port`` then holds.
-        page: yields the page of metrics in slices; ``None`` while there is none.
+        config: where to listen, and the networks that may read metrics as well.
+        bind_address: where to listen without metricsPromExporterHost.
+        report: returns the metrics; ``None`` while there are none.
         health: the conditions of /healthz and /readyz.
         admit: returns the audience of a peer.
-        white_list: returns the networks that may read metrics as well.
+        remedy: what admits a peer that is rejected, beside metricsWhiteList.
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        page: Callable[[], AsyncIterator[bytes] | None],
+        config: MetricsPortSettings,
+        bind_address: str,
+        report: Callable[[], Awaitable[Report] | None],
         health: Health,
         admit: Admit,
-        white_list: Callable[[], str],
+        remedy: str = ", or set protectedMode=false",
     ) -> None:
-        self._host = host
-        self.port = port
-        self._page = page
+        self._config = config
+        self._host = config.metrics_prom_exporter_host or bind_address
+        self.port = config.metrics_prom_exporter_port
+        self._report = report
         self._conditions = health
         self._admit = admit
-        self._white_list = white_list
+        self._remedy = remedy
         # One page at a time: collecting several together would delay each.
         self._collecting = asyncio.Lock()
-        self._refusals = RefusalLog(log)
+        self._refusals, self._too_many = RefusalLog(log), RefusalLog(log)
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Start to listen.
@@ -70,46 +76,65 @@ class MetricsPort:
         application.router.add_get("/readyz", self._health(self._conditions.ready))
         runner = self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
+        assert runner.server is not None, "it is set up"
+        accept = partial(self._accept, runner.server)
         try:
-            await web.TCPSite(runner, self._host, self.port).start()
+            self._listener = await asyncio.get_running_loop().create_server(accept, self._host or None, self.port)
         except OSError as error:
             await self.stop()
             where = f"{self._host}:{self.port}: {error.strerror or error}"
             text = f"metrics cannot listen on {where}; change metricsPromExporterPort or stop what uses it"
             raise ConfigError(text) from error
-        self.port = runner.addresses[0][1]
+        self.port = self._listener.sockets[0].getsockname()[1]
         log.info("metrics: http://%s:%s/metrics, /healthz and /readyz", self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
-    def _may_read(self, request: web.Request) -> bool:
-        transport = request.transport
+    def _accept(self, server: web.Server) -> asyncio.Protocol:
+        """Return the handler of a new connection.
+
+        Above the limit the oldest connection of a stranger is closed for it, so that none who may read metrics is kept
+        out by others; if all are of readers, the new one is closed.
+        """
+        if len(server.connections) < MOST_CONNECTIONS:
+            return server()
+        self._too_many.add(f"metrics: {MOST_CONNECTIONS} connections are open, which is the limit; one was closed")
+        for each in server.connections:
+            if each.transport is not None and not self._may_read(each.transport):
+                each.transport.abort()
+                return server()
+        return _Closed()
+
+    def _may_read(self, transport: asyncio.BaseTransport | None) -> bool:
         peer, own = (transport.get_extra_info(end) if transport else None for end in ("peername", "sockname"))
         if not peer or not own:
             return False
         if self._admit(peer[0], own[0]) is not Audience.CLIENT:
             return True
         address = parse_address(peer[0])
-        return address is not None and contains(parse_networks(self._white_list()), address)
+        return address is not None and contains(parse_networks(self._config.metrics_white_list), address)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        if not self._may_read(request):
+        if not self._may_read(request.transport):
             text = (
                 f"protectedMode: {request.remote} is admitted as a client, and metrics are for administration; add its "
-                "address to metricsWhiteList, or set protectedMode=false"
+                f"address to metricsWhiteList{self._remedy}"
             )
             self._refusals.add(f"metrics: {text}")
             return web.Response(status=403, text=text + "\n")
         async with self._collecting:
-            slices = self._page()
-            if slices is None:
+            report = self._report()
+            if report is None:
                 return web.Response(status=503, text=_STARTING)
             # Complete before the first byte is sent: an error is a status, and a slow reader delays no other.
-            page = [each async for each in slices]
+            page = [each async for each in write(await report)]
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
         for each in page:
@@ -125,33 +150,16 @@ class MetricsPort:
             found = conditions()
             is_ok = all(each.ok for each in found)
             body: dict[str, object] = {"status": "ok" if is_ok else "unavailable"}
-            if self._may_read(request):
+            if self._may_read(request.transport):
                 body["conditions"] = {each.name: {"ok": each.ok, "reason": each.reason} for each in found}
             return web.json_response(body, status=200 if is_ok else 503)
 
         return answer
 
 
-class MetricsService:
-    """A port of metrics and health, and the watches whose figures it shows."""
+class _Closed(asyncio.Protocol):
+    """A connection that is closed at once."""
 
-    def __init__(self, port: MetricsPort, *watches: Part) -> None:
-        self._port = port
-        self._parts = PartList(*watches, port)
-
-    @property
-    def port(self) -> int:
-        """Port of metrics and health."""
-        return self._port.port
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            ConfigError: The port is in use.
-        """
-        await self._parts.start()
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._parts.stop()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()

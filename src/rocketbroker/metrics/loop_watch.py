@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.exposition import Family, gauge, histogram
+from rocketbroker.metrics.family import Family, gauge, histogram
 
 #: In seconds.
 BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

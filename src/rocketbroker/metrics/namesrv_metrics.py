@@ -1,16 +1,17 @@
 """Metrics and health of a name server; RocketMQ's has none, so that all names are ours."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from rocketbroker.common.config import NamesrvConfig
 from rocketbroker.common.config.metrics_settings import parse_labels
-from rocketbroker.metrics.exposition import Family, gauge, write
+from rocketbroker.metrics.family import Block, Family, Report, gauge
 from rocketbroker.metrics.health import Condition
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 
-_MOST_LABEL_SETS = 50_000
+_MOST_LABEL_SETS: Final = 50_000
 
 
 class NamesrvMetrics:
@@ -38,14 +39,14 @@ class NamesrvMetrics:
         self._loop = loop
         self._address = address
 
-    def page(self) -> AsyncIterator[bytes]:
-        """Yield the page of all metrics in slices."""
+    async def report(self) -> Report:
+        """Return all metrics."""
         labels = {
             **parse_labels(self._config.metrics_label),
             "node_type": "nameserver",
             "node_id": self._address(),
         }
-        return write(self._families(), labels, _MOST_LABEL_SETS)
+        return Report(labels, _MOST_LABEL_SETS, [Block("", self._families())])
 
     def _families(self) -> Iterator[Family]:
         brokers = self._routes.brokers

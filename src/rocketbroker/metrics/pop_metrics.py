@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
 from rocketbroker.common.clock import Clock
-from rocketbroker.metrics.exposition import Family, Samples, counter, gauge
+from rocketbroker.metrics.family import Family, Samples, counter, gauge
 
 
 class PopMetricsManager:

@@ -7,7 +7,7 @@ from typing import Final
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.exposition import Family, Samples, counter, histogram
+from rocketbroker.metrics.family import Family, Samples, counter, histogram
 from rocketbroker.transport.remoting_server import RemotingServer
 from rocketbroker.transport.request_meter import BUCKETS_S, UNKNOWN_CODE, Latency
 

@@ -10,7 +10,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.ha.ha_service import HAService
-from rocketbroker.metrics.exposition import Family, Samples, gauge
+from rocketbroker.metrics.family import Family, Samples, gauge
 
 # An hour, one mark a second; a slave that is further behind has at least this lag.
 _MOST_MARKS: Final = 3600

@@ -9,7 +9,7 @@ from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.timer.timer_message_store import SNAPSHOT_BOUNDS_S, TimerFigures, TimerMessageStore
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.clock import Clock
-from rocketbroker.metrics.exposition import Family, Samples, Value, counter, gauge, histogram
+from rocketbroker.metrics.family import Family, Samples, Value, counter, gauge, histogram
 from rocketbroker.store.clean.disk_watch import MeasureDisk
 from rocketbroker.store.message_store import MessageStore
 

@@ -2,16 +2,23 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings
+from rocketbroker.broker.client.consumer_group_info import ConsumerGroupInfo, subscription_of
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.metrics.exposition import SLICE
+from rocketbroker.metrics.data_points import DataPoints
+from rocketbroker.metrics.exposition import write
+from rocketbroker.metrics.family import SLICE, Report
+from rocketbroker.metrics.otlp_exporter import resource_metrics
+from tests.support.loop_turns import longest_turn_s
 from tests.support.metrics_script import read_page
 from tests.support.running import running
 
@@ -64,22 +71,70 @@ async def test_a_switch_takes_its_metrics_off_the_page(tmp_path: Path, switch: s
         assert gone not in {each.name for each in await families([])}
 
 
-async def test_a_page_of_many_topics_comes_in_slices(tmp_path: Path):
+TOPICS = 10_000
+# The limit is for a quiet machine; a turn takes some milliseconds.
+LONGEST_TURN_S = 0.05
+
+
+@pytest.fixture
+async def large(tmp_path: Path) -> AsyncIterator[BrokerController]:
+    """A broker of many topics, to which a group subscribes; all have messages in and out."""
     async with running(broker(tmp_path, **ON)) as controller:
         meters = controller.stats.meters
         assert meters is not None
-        for number in range(2_000):
-            controller.topic_configs.topics[f"T{number}"] = TopicConfig(f"T{number}")
-            meters.traffic(f"T{number}", "normal").add(1, 100)
-        slices = [each async for each in controller._metrics._metrics.page()]  # type: ignore[union-attr]
+        group = controller.consumers.groups["G"] = ConsumerGroupInfo("G")
+        for topic in map("T{}".format, range(TOPICS)):
+            controller.topic_configs.topics[topic] = TopicConfig(topic, 4, 4)
+            meters.traffic(topic, "normal").add(1, 100)
+            controller.stats.topic_put(topic).add(1, 100)
+            controller.stats.group_get(topic, "G").add(1, 100)
+            controller.stats.group_ack(topic, "G").add(1, 100)
+            group.subscription_table[topic] = subscription_of(topic, "TAG", "*")
+        yield controller
 
+
+async def report(controller: BrokerController) -> Report:
+    return await controller._metrics._metrics.report()  # type: ignore[union-attr]
+
+
+async def test_a_page_of_many_topics_never_holds_the_loop(large: BrokerController):
+    slices: list[bytes] = []
+
+    async def scrape() -> None:
+        slices.extend([each async for each in write(await report(large))])
+
+    assert await longest_turn_s(scrape()) < LONGEST_TURN_S
     lines = [each.count(b"\n") for each in slices]
-    assert sum(lines) > 2_000 * 11
+    assert sum(lines) > TOPICS * 17
     assert max(lines) <= SLICE + 12
 
 
+async def test_an_export_of_many_topics_never_holds_the_loop(large: BrokerController):
+    sizes: list[int] = []
+
+    async def export() -> None:
+        points = DataPoints(SystemClock(), in_delta=True)
+        async for batch in points.batches(await report(large), 1_000):
+            sizes.append((await resource_metrics(batch, in_delta=True)).ByteSize())
+            points.exported(batch)
+
+    assert await longest_turn_s(export()) < LONGEST_TURN_S
+    assert len(sizes) > TOPICS * 9 // 1_000
+
+
+async def test_statistics_of_many_topics_never_hold_the_loop(large: BrokerController):
+    async def sample() -> None:
+        for _ in range(6):
+            await large.stats.sample()
+
+    assert await longest_turn_s(sample()) < LONGEST_TURN_S
+    found = large.stats.view("GROUP_GET_NUMS", "T9999@G")
+    assert found is not None
+    assert found.stats_minute.sum == 1
+
+
 async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     for name in [
         name for name in sys.modules if name.startswith("rocketbroker.metrics") or name.endswith("metrics_port")
     ]:

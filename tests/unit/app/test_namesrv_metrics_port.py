@@ -41,16 +41,16 @@ async def test_registered_brokers_and_requests_are_metrics(tmp_path: Path):
             page = await asyncio.to_thread(read_page, f"{url}/metrics")
             ready = json.loads(await asyncio.to_thread(read_page, f"{url}/readyz"))
 
-    labels = f'node_id="{namesrv.address}",node_type="nameserver",zone="a"'
+    labels = f'zone="a",node_type="nameserver",node_id="{namesrv.address}"'
     assert f"rocketbroker_namesrv_brokers{{{labels}}} 1.0" in page
-    assert 'rocketbroker_namesrv_broker_names{cluster="DefaultCluster",' in page
+    assert f'rocketbroker_namesrv_broker_names{{{labels},cluster="DefaultCluster"}} 1.0' in page
     assert 'request_code="register_broker"' in page
     assert {name for name in shapes(page) if not name.startswith("rocketbroker_")} == set()
     assert ready["conditions"] == {"routes": {"ok": True, "reason": "1 brokers are registered"}}
 
 
 async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     for name in [name for name in sys.modules if name.startswith("rocketbroker.metrics") or "metrics_port" in name]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ConfigError, match=r"metricsExporterType=PROM needs the package .*rocketbroker\[metrics\]"):

@@ -1,15 +1,92 @@
 """The text format, in slices."""
 
 import asyncio
+import math
 
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.exposition import SLICE, Family, Samples, counter, gauge, histogram, write
+from rocketbroker.metrics.exposition import write
+from rocketbroker.metrics.family import SLICE, Block, Family, Report, Samples, counter, gauge, histogram
+
+
+def report(*families: Family, common: dict[str, str] | None = None, limit: int = 50_000) -> Report:
+    return Report(common or {}, limit, [Block("", families)])
 
 
 async def page(*families: Family, common: dict[str, str] | None = None, limit: int = 50_000) -> str:
-    return b"".join([each async for each in write(families, common or {}, limit)]).decode()
+    return b"".join([each async for each in write(report(*families, common=common, limit=limit))]).decode()
+
+
+class Registry:
+    """A registry of prometheus-client with some metrics."""
+
+    def __init__(self, *metrics: Metric) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self._metrics
+
+
+LABELS = st.dictionaries(
+    st.sampled_from(["topic", "consumer_group", "le_not", "cluster"]),
+    st.text(st.characters(codec="utf-8"), max_size=20),
+    max_size=3,
+)
+VALUES = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False)
+
+
+@given(LABELS, VALUES, st.text(st.characters(codec="utf-8"), max_size=30))
+def test_a_line_means_what_prometheus_client_writes(labels: dict[str, str], value: float, text: str):
+    metric = Metric("g", text, "gauge")
+    metric.samples = [Sample("g", {"cluster": "C", **labels}, value)]
+    theirs = generate_latest(Registry(metric)).decode()
+    ours = asyncio.run(page(gauge("g", [(labels, value)], text), common={"cluster": "C"}))
+
+    assert list(text_string_to_metric_families(ours)) == list(text_string_to_metric_families(theirs))
+
+
+@given(LABELS, st.lists(st.floats(0, 1e9), max_size=5))
+def test_a_distribution_means_what_prometheus_client_writes(labels: dict[str, str], values: list[float]):
+    times, bounds = Histogram((1, 10, 1_000_000)), (1, 10, 1_000_000, math.inf)
+    for each in values:
+        times.add(each)
+    metric = Metric("h", "Help", "histogram")
+    metric.samples = [
+        *(
+            Sample(
+                "h_bucket",
+                {**labels, "le": "+Inf" if bound == math.inf else str(float(bound))},
+                sum(each <= bound for each in values),
+            )
+            for bound in bounds
+        ),
+        Sample("h_count", labels, len(values)),
+        Sample("h_sum", labels, times.sum),
+    ]
+    theirs = generate_latest(Registry(metric)).decode()
+    ours = asyncio.run(page(histogram("h", [(labels, times)], "Help")))
+
+    assert list(text_string_to_metric_families(ours)) == list(text_string_to_metric_families(theirs))
+
+
+async def test_a_scope_is_a_label_and_has_the_target():
+    families = [gauge("g", [({}, 1)])]
+    slices = [each async for each in write(Report({}, 10, [Block("broker-meter", families)]))]
+    text = b"".join(slices).decode()
+
+    assert 'g{otel_scope_name="broker-meter"} 1.0' in text
+    assert text.endswith("# TYPE target_info gauge\ntarget_info 1\n")
+    assert "target_info" not in await page(*families)
+
+
+async def test_half_a_surrogate_pair_is_replaced():
+    assert 'topic="a?b"' in await page(gauge("g", [({"topic": "a\ud800b"}, 1)]))
 
 
 async def test_a_page_is_read_by_prometheus_own_parser():
@@ -68,7 +145,7 @@ async def test_ten_thousand_topics_are_written_in_slices_and_others_run_between_
     sizes = Histogram((1, 2, 3))
     topics: Samples = [({"topic": f"T{number}"}, sizes) for number in range(10_000)]
     running = asyncio.create_task(others())
-    slices = [each async for each in write([histogram("h", topics, "Help")], {}, 50_000)]
+    slices = [each async for each in write(report(histogram("h", topics, "Help")))]
     running.cancel()
 
     lines = [each.count(b"\n") for each in slices]

@@ -1,27 +1,31 @@
 """The HTTP port: who may read what, and errors."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 
 import aiohttp
 import pytest
 
 from rocketbroker.codec.remoting.handler import Audience
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.metrics.family import Block, Report, gauge
 from rocketbroker.metrics.health import Condition
-from rocketbroker.metrics.http_port import MetricsPort
+from rocketbroker.metrics.http_port import MOST_CONNECTIONS, MetricsPort
 from tests.support.running import running
 
 
 class Broker:
-    """A broker with a page of two slices."""
+    """A broker with a page of one metric."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.audience = Audience.ADMINISTRATION
-        self.white_list = ""
+        self.config = BrokerConfig(metrics_prom_exporter_port=port)
         self.is_serving = True
         self.conditions = [Condition("store", True, "open")]
-        self.port = MetricsPort("127.0.0.1", 0, self._page, self, self._admit, lambda: self.white_list)
+        self.port = MetricsPort(self.config, "127.0.0.1", self._report, self, self._admit)
 
     def alive(self) -> Sequence[Condition]:
         return [Condition("eventLoop", True, "it answers")]
@@ -32,12 +36,11 @@ class Broker:
     def _admit(self, _peer: str, _own: str) -> Audience:
         return self.audience
 
-    def _page(self) -> AsyncIterator[bytes] | None:
-        return self._slices() if self.is_serving else None
+    def _report(self) -> Awaitable[Report] | None:
+        return self._metrics() if self.is_serving else None
 
-    async def _slices(self) -> AsyncIterator[bytes]:
-        yield b"a 1\n"
-        yield b"b 2\n"
+    async def _metrics(self) -> Report:
+        return Report({}, 10, [Block("", [gauge("a", [({}, 1)]), gauge("b", [({}, 2)])])])
 
 
 @pytest.fixture
@@ -58,7 +61,8 @@ async def get(broker: Broker, path: str) -> tuple[int, str, str]:
 async def test_a_page_is_sent_whole(broker: Broker):
     status, kind, text = await get(broker, "/metrics")
 
-    assert (status, text) == (200, "a 1\nb 2\n")
+    assert status == 200
+    assert [line for line in text.splitlines() if not line.startswith("#")] == ["a 1.0", "b 2.0"]
     assert kind.startswith("text/plain; version=")
 
 
@@ -82,7 +86,8 @@ async def test_a_stranger_reads_no_metrics(broker: Broker):
 
 
 async def test_the_white_list_admits_readers_of_metrics(broker: Broker):
-    broker.audience, broker.white_list = Audience.CLIENT, "192.0.2.0/24;127.0.0.0/8"
+    broker.audience = Audience.CLIENT
+    apply_updates([broker.config], {"metricsWhiteList": "192.0.2.0/24;127.0.0.0/8"})
 
     assert (await get(broker, "/metrics"))[0] == 200
 
@@ -131,8 +136,31 @@ async def test_other_paths_are_not_found(broker: Broker):
 
 
 async def test_a_port_in_use_is_named(broker: Broker):
-    second = MetricsPort(
-        "127.0.0.1", broker.port.port, lambda: None, broker, lambda _peer, _own: Audience.CLIENT, lambda: ""
-    )
     with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{broker.port.port}: .*; change metricsPromExporterPort"):
-        await second.start()
+        await Broker(broker.port.port).port.start()
+
+
+async def hold(broker: Broker, number: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open connections that send nothing, each after the one before has been accepted."""
+    return [await asyncio.open_connection("127.0.0.1", broker.port.port) for _ in range(number)]
+
+
+async def test_strangers_with_many_connections_keep_no_reader_out(broker: Broker):
+    broker.audience = Audience.CLIENT
+    held = await hold(broker, MOST_CONNECTIONS)
+    status, _, _ = await get(broker, "/healthz")
+
+    assert status == 200
+    first, _ = held[0]
+    assert await first.read() == b""
+    for _, writer in held:
+        writer.close()
+
+
+async def test_connections_beyond_the_limit_are_closed(broker: Broker):
+    held = await hold(broker, MOST_CONNECTIONS + 1)
+    last, _ = held[-1]
+
+    assert await last.read() == b""
+    for _, writer in held:
+        writer.close()

@@ -237,9 +237,6 @@ class GrpcSettings(ConfigModel):
 class MetricsSettings(MetricsPortSettings):
     """Labels, limits and groups of metrics."""
 
-    metrics_in_delta: Flag = setting(
-        False, "Add the label aggregation=delta, as in RocketMQ; counters count from the start nevertheless."
-    )
     metrics_otel_cardinality_limit: Whole = setting(
         50_000,
         "Maximum number of label sets of one metric; the others are one sample with otel_metric_overflow=true.",

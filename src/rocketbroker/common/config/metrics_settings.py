@@ -1,37 +1,82 @@
-"""Settings of the HTTP port of metrics and health, which a broker and a name server have."""
+"""Settings of metrics and health, which a broker, a name server and a proxy have."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator
 
 from rocketbroker.common.config.fields import (
+    DAY_MS,
+    HOUR_MS,
     PORT_MAX,
     BindAddress,
     ConfigModel,
+    Flag,
     Line,
     Text,
     Trait,
     Whole,
+    is_address,
+    millis,
     setting,
     whole,
 )
 from rocketbroker.common.config.transport_config import WHITE_LIST, WhiteList
 
-_NO_EXPORTER = {
-    "LOG": "reports are not written to the log",
-    "OTLP_GRPC": "the exporter that sends them by OTLP is missing",
-}
+_EXPORTERS: Final = ("DISABLE", "PROM", "OTLP_GRPC", "LOG")
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_HEADER_NAME = re.compile(r"[0-9a-z_.-]+\Z")
+_TLS: Final = "https://"
+_PLAIN: Final = "http://"
+
+
+class OtlpTarget(NamedTuple):
+    """A collector: ``host:port``, and true for TLS."""
+
+    address: str
+    is_tls: bool
+
+
+def parse_target(value: str) -> OtlpTarget:
+    """Return the collector of ``[http[s]://]host:port``; without a scheme it is https, as in RocketMQ.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    address = value.removeprefix(_PLAIN).removeprefix(_TLS).rstrip("/")
+    if not is_address(address):
+        raise ValueError(f"{value!r} is no address of a collector")
+    return OtlpTarget(address, not value.startswith(_PLAIN))
+
+
+def _check_target(value: str) -> str:
+    if value:
+        parse_target(value)
+    return value
+
+
+def parse_headers(value: str) -> dict[str, str]:
+    """Return the headers of a list of ``name:value`` joined by commas; names of metadata have small letters.
+
+    Raises:
+        ValueError: A pair has no colon, or its name is not one of a header.
+    """
+    headers = {}
+    for pair in filter(None, map(str.strip, value.split(","))):
+        name, colon, text = pair.partition(":")
+        if not colon or not _HEADER_NAME.match(name.lower()) or name.endswith("-bin") or not text.isascii():
+            raise ValueError(f"{pair!r} is no pair of a header's name and its value")
+        headers[name.lower()] = text.strip()
+    return headers
+
+
+def _check_headers(value: str) -> str:
+    parse_headers(value)
+    return value
 
 
 def _check_exporter(value: str) -> str:
-    if value in _NO_EXPORTER:
-        raise ValueError(
-            f"rejected: {_NO_EXPORTER[value]} in this version; set metricsExporterType=PROM and let a collector read "
-            "/metrics"
-        )
-    if value not in {"DISABLE", "PROM"}:
+    if value not in _EXPORTERS:
         raise ValueError("not an exporter")
     return value
 
@@ -60,14 +105,18 @@ ExporterType = Annotated[Text, AfterValidator(_check_exporter)]
 Labels = Annotated[Line, AfterValidator(_check_labels)]
 
 
+Headers = Annotated[Line, AfterValidator(_check_headers)]
+Target = Annotated[Text, AfterValidator(_check_target)]
+
+
 class MetricsPortSettings(ConfigModel):
-    """Metrics and health over HTTP, for Prometheus and for those who watch the process."""
+    """Metrics for Prometheus, a collector of OpenTelemetry or the log, and health over HTTP."""
 
     metrics_exporter_type: ExporterType = setting(
         "DISABLE",
-        "PROM serves /metrics, /healthz and /readyz on metricsPromExporterPort; needs the extra metrics. LOG and "
-        "OTLP_GRPC are rejected.",
-        Trait(takes="DISABLE or PROM"),
+        "PROM serves /metrics, /healthz and /readyz on metricsPromExporterPort, and needs the extra metrics. OTLP_GRPC "
+        "sends metrics to metricsGrpcExporterTarget, and needs the extra otlp. LOG logs them.",
+        Trait(takes="DISABLE, PROM, OTLP_GRPC or LOG"),
     )
     metrics_prom_exporter_port: Whole = setting(
         5557, "HTTP port of metrics and health, 0 for a free one.", whole(0, PORT_MAX)
@@ -85,4 +134,29 @@ class MetricsPortSettings(ConfigModel):
     )
     metrics_label: Labels = setting(
         "", "Further labels of every metric.", Trait(takes="name:value, several joined by ','")
+    )
+    metrics_in_delta: Flag = setting(
+        False,
+        "Add the label aggregation=delta. OTLP_GRPC and LOG then export what was counted since the last export; PROM "
+        "counts from the start nevertheless, as in RocketMQ.",
+    )
+    metrics_grpc_exporter_target: Target = setting(
+        "",
+        "Collector of OTLP_GRPC; http:// means plain text, and https:// or nothing TLS.",
+        Trait(takes="[http[s]://]host:port"),
+    )
+    metrics_grpc_exporter_header: Headers = setting(
+        "", "Headers of each call to the collector.", Trait(takes="name:value, several joined by ','")
+    )
+    metric_grpc_exporter_time_out_in_mills: Whole = setting(
+        3_000, "Longest time of a call to the collector.", millis(1, HOUR_MS)
+    )
+    metric_grpc_exporter_interval_in_mills: Whole = setting(
+        60_000, "Time between two exports of OTLP_GRPC.", millis(100, DAY_MS)
+    )
+    metric_logging_exporter_interval_in_mills: Whole = setting(
+        10_000, "Time between two exports of LOG.", millis(100, DAY_MS)
+    )
+    metrics_export_batch_max_data_points: Whole = setting(
+        1_000, "Maximum number of data points that OTLP_GRPC sends at a time.", whole(1, 100_000, hot=True)
     )

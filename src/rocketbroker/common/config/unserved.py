@@ -318,9 +318,8 @@ REASONS: Final = (
         commercialEnable commercialTimerCount commercialTransCount maxStatsIdleTimeInMinutes enableDetailStat
         autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded estimateAccumulation useStaticSubscription
         sampleCountThreshold sampleSteps maxConsumeQueueScan transactionMetricFlushInterval printChannelGroups
-        printChannelGroupsMinNum isolateLogEnable metricsGrpcExporterTarget metricsGrpcExporterHeader
-        metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills
-        metricsExportBatchMaxDataPoints metricCollectorMode metricCollectorAddress
+        printChannelGroupsMinNum isolateLogEnable
+        metricCollectorMode metricCollectorAddress
         """,
     ),
     _reason(

@@ -8,6 +8,7 @@ from rocketbroker.common.config import BrokerConfig, NamesrvConfig, TransportCon
 from rocketbroker.common.config.current_settings import NotChangeableError, apply_updates
 from rocketbroker.common.config.known_properties import refusal
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.metrics_settings import OtlpTarget, parse_headers, parse_target
 from rocketbroker.common.config.properties_file import load_properties
 from rocketbroker.common.errors import ConfigError
 
@@ -188,19 +189,36 @@ def test_the_shipped_files_have_none():
     assert [entry for entry in entries if refusal(entry.key, entry.value)] == []
 
 
-@pytest.mark.parametrize("exporter", ["LOG", "OTLP_GRPC"])
-def test_an_exporter_that_is_missing_is_rejected_with_what_to_do(file: Path, exporter: str):
-    file.write_text(f"metricsExporterType={exporter}\n")
-    with pytest.raises(
-        ConfigError, match=rf"metricsExporterType={exporter} is rejected: .*; set metricsExporterType=PROM"
-    ):
-        load_broker_settings(file)
-
-
 @pytest.mark.parametrize(
-    ("name", "value"), [("metricsExporterType", "PROMETHEUS"), ("metricsLabel", "a=b"), ("metricsLabel", "a-b:c")]
+    ("name", "value"),
+    [
+        ("metricsExporterType", "PROMETHEUS"),
+        ("metricsLabel", "a=b"),
+        ("metricsLabel", "a-b:c"),
+        ("metricsGrpcExporterTarget", "ftp://collector.example:4317"),
+        ("metricsGrpcExporterTarget", "http://collector.example:4317/v1/metrics"),
+        ("metricsGrpcExporterHeader", "api-key"),
+        ("metricsGrpcExporterHeader", "token-bin:x"),
+        ("metricGrpcExporterIntervalInMills", "0"),
+    ],
 )
 def test_metrics_take_no_other_values(file: Path, name: str, value: str):
     file.write_text(f"{name}={value}\n")
     with pytest.raises(ConfigError, match=f"{name}={value} is not valid: it takes"):
         load_broker_settings(file)
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [
+        ("http://collector.example:4317", OtlpTarget("collector.example:4317", is_tls=False)),
+        ("https://collector.example:4317/", OtlpTarget("collector.example:4317", is_tls=True)),
+        ("[2001:db8::1]:4317", OtlpTarget("[2001:db8::1]:4317", is_tls=True)),
+    ],
+)
+def test_a_collector_without_plain_text_in_its_address_takes_tls(value: str, target: OtlpTarget):
+    assert parse_target(value) == target
+
+
+def test_headers_of_a_collector_have_small_letters():
+    assert parse_headers("Authorization:Bearer a:b, tenant:7") == {"authorization": "Bearer a:b", "tenant": "7"}

@@ -1,0 +1,80 @@
+"""Metrics in the log (metricsExporterType=LOG), as lines of OTLP's JSON like those of OtlpJsonLoggingMetricExporter.
+
+A line is a ResourceMetrics, which the OpenTelemetry collector reads from a file.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from rocketbroker.metrics.data_points import Batch, Buckets, Point, Points
+from rocketbroker.metrics.family import Labels
+
+log = logging.getLogger(__name__)
+
+_DELTA: Final = 1
+_CUMULATIVE: Final = 2
+#: Data points of a line, so that none is longer than a megabyte.
+LINE_POINTS: Final = 1000
+
+
+class LogExporter:
+    """Writes a batch as one line at level INFO."""
+
+    async def export(self, batch: Batch, *, in_delta: bool) -> bool:
+        """Write the line; always true."""
+        log.info("%s", msgspec.json.encode(resource_metrics(batch, in_delta=in_delta)).decode())
+        await asyncio.sleep(0)
+        return True
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+def resource_metrics(batch: Batch, *, in_delta: bool) -> dict[str, Any]:
+    """Return a batch as a ResourceMetrics of OTLP's JSON: 64-bit integers are text."""
+    common = _attributes(batch.labels)
+    time = str(batch.time_ns)
+    scopes: dict[str, list[dict[str, Any]]] = {}
+    for metric in batch.metrics:
+        found: dict[str, Any] = {"name": metric.otel.name, "description": metric.help, "unit": metric.otel.unit}
+        points = [_point(point, common, batch.labels, time) for point in metric.points]
+        found |= _data(metric, points, _DELTA if in_delta else _CUMULATIVE)
+        scopes.setdefault(metric.scope, []).append(found)
+    return {
+        "resource": {},
+        "scopeMetrics": [{"scope": {"name": name}, "metrics": metrics} for name, metrics in scopes.items()],
+    }
+
+
+def _data(metric: Points, points: list[dict[str, Any]], temporality: int) -> dict[str, Any]:
+    if metric.kind == "gauge":
+        return {"gauge": {"dataPoints": points}}
+    data: dict[str, Any] = {"dataPoints": points, "aggregationTemporality": temporality}
+    return {"histogram": data} if metric.kind == "histogram" else {"sum": {**data, "isMonotonic": True}}
+
+
+def _point(point: Point, common: list[dict[str, Any]], given: Labels, time: str) -> dict[str, Any]:
+    if not point.labels.keys().isdisjoint(given):
+        common = _attributes({name: value for name, value in given.items() if name not in point.labels})
+    value = point.value
+    found: dict[str, Any] = {
+        "startTimeUnixNano": str(point.start_ns),
+        "timeUnixNano": time,
+        "attributes": [*common, *_attributes(point.labels)],
+    }
+    if isinstance(value, Buckets):
+        return {
+            **found,
+            "count": str(value.number),
+            "sum": float(value.sum),
+            "bucketCounts": [str(each) for each in value.counts],
+            "explicitBounds": [float(each) for each in value.bounds],
+        }
+    return {**found, "asInt": str(value)} if isinstance(value, int) else {**found, "asDouble": value}
+
+
+def _attributes(labels: Labels) -> list[dict[str, Any]]:
+    return [{"key": name, "value": {"stringValue": value}} for name, value in labels.items()]
