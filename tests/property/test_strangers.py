@@ -84,7 +84,7 @@ def withstand(
     record: Callable[[str, object], None],
 ) -> str:
     """Let strangers at a broker that has a long queue; return what was measured."""
-    server = servers.launch_broker("", None, {"slowRequestLogMills": 50, **TABLES})
+    server = servers.launch_broker("", None, {"slowRequestMs": 50, **TABLES})
     server.wait_for(BOOTED, BOOT_LIMIT)
     pid = server.process.pid
     max_offset = raw_frame(raw_header(30, {"topic": LAWFUL_TOPIC, "queueId": "0"}))

@@ -94,7 +94,7 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         max_held_bytes=transport.max_held_bytes,
         frame_timeout_s=transport.frame_timeout_seconds,
         max_push_bytes=transport.max_push_bytes_per_connection,
-        slow_request_s=transport.slow_request_log_mills / 1000,
+        slow_request_s=transport.slow_request_ms / 1000,
         max_descriptor=descriptors,
     )
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -22,7 +22,7 @@ from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
-from rocketbroker.transport.request_meter import RequestMeter
+from rocketbroker.transport.request_meter import Cause, RequestMeter
 
 log = logging.getLogger(__name__)
 
@@ -165,6 +165,10 @@ class EndpointConnection(Connection, Protocol):
         """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
 
 
+def _no_parts(_answer: object) -> None:
+    pass
+
+
 class EndpointHooks(NamedTuple):
     """Callables by which a server or a client takes part in the work of its endpoint.
 
@@ -174,6 +178,7 @@ class EndpointHooks(NamedTuple):
         admit: chooses the audience of a peer by the peer's host and the host it connected to.
         is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
         before_request: called with each request of this side before it is encoded.
+        parts_of: returns where the time of a slow answer went, by the future that a handler returned.
     """
 
     on_batch_end: Callable[[], None] | None = None
@@ -181,6 +186,7 @@ class EndpointHooks(NamedTuple):
     admit: Admit = admit_all
     is_trusted: Callable[[str, str], bool] = is_this_machine
     before_request: Callable[[Command], None] | None = None
+    parts_of: Callable[[Any], Cause | None] = _no_parts
 
 
 class Endpoint:

@@ -7,7 +7,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from rocketbroker.codec.remoting.handler import Buffer, Route
@@ -26,6 +26,10 @@ _LOG_EVERY_S = 10.0
 # Header of a JSON response, which follows length and mark.
 _SUCCESS = b'{"code":0,'
 _CODE_START = 8 + len(b'{"code":')
+
+
+#: Where the time of a request went, or a function that returns it for the time in seconds.
+Cause = str | Callable[[float], str]
 
 
 class RequestKey(NamedTuple):
@@ -72,7 +76,7 @@ class RequestMeter:
         self._slow_s = slow_s or float("inf")
         self._slow: dict[int, _SlowLog] = {}
 
-    def add(self, command: Command, response: Buffer, seconds: float, peer: str, cause: str) -> None:
+    def add(self, command: Command, response: Buffer, seconds: float, peer: str, cause: Cause) -> None:
         """Count one request.
 
         Args:
@@ -80,7 +84,7 @@ class RequestMeter:
             response: frame of its response; the body may be cut off.
             seconds: its time.
             peer: ``ip:port`` of the client.
-            cause: where the time went, as the log says it.
+            cause: where the time went, as the log says it; a function returns it for a time, for slow requests alone.
         """
         code = command.code
         is_suspended = command.is_suspended
@@ -92,7 +96,7 @@ class RequestMeter:
         if seconds > self._slow_s and not is_suspended:
             self._log_slow(code, seconds, peer, cause)
 
-    def add_batch(self, routes: Sequence[Route], seconds: float, peer: str, cause: str = "") -> None:
+    def add_batch(self, routes: Sequence[Route], seconds: float, peer: str, cause: Cause = "") -> None:
         """Count successful requests that were answered together, which happens to most sends: once per read event.
 
         ``cause`` says where the time went; by default the event loop was busy with them.
@@ -109,11 +113,11 @@ class RequestMeter:
             )
             self._log_slow(first.code, seconds, peer, cause)
 
-    def _log_slow(self, code: int, seconds: float, peer: str, cause: str) -> None:
+    def _log_slow(self, code: int, seconds: float, peer: str, cause: Cause) -> None:
         code = code if code in self._codes else UNKNOWN_CODE
         if code not in self._slow:
             self._slow[code] = _SlowLog(code)
-        self._slow[code].add(seconds, peer, cause)
+        self._slow[code].add(seconds, peer, cause if isinstance(cause, str) else cause(seconds))
 
     def _success_of(self, route: Route) -> Latency:
         latency = self._successes[route] = self._latency(RequestKey(route.code, 0))
@@ -135,7 +139,7 @@ class _SlowLog:
         self._omitted = 0
         self._logged_at = float("-inf")
 
-    def add(self, seconds: float, peer: str, cause: str) -> None:
+    def add(self, seconds: float, peer: str, cause: Cause) -> None:
         """Log a slow request, or count it if the last line is younger than 10 s."""
         now = time.monotonic()
         if now < self._logged_at + _LOG_EVERY_S:

@@ -26,6 +26,7 @@ from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.transport.endpoint import Endpoint, EndpointConnection
 from rocketbroker.transport.frame_writer import FrameWriter
 from rocketbroker.transport.peer_limits import HeldMemory
+from rocketbroker.transport.request_meter import Cause
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +260,8 @@ class Responder:
         self.open_requests -= 1
         if not future.cancelled():
             error = future.exception()
-            self._respond(command, future.result() if error is None else error_answer(command.code, error), _DISK)
+            cause = self._endpoint.hooks.parts_of(future) or _DISK
+            self._respond(command, future.result() if error is None else error_answer(command.code, error), cause)
             self._writer.flush_soon()
         self._read_when_half_full()
 
@@ -268,13 +270,14 @@ class Responder:
         self.open_requests -= len(run)
         if not future.cancelled():
             error = future.exception()
-            self._respond_to_run(run, future.result() if error is None else run.failed(error), _DISK)
+            cause = self._endpoint.hooks.parts_of(future) or _DISK
+            self._respond_to_run(run, future.result() if error is None else run.failed(error), cause)
             self._writer.flush_soon()
         self._read_when_half_full()
 
     # -- responses
 
-    def _respond(self, command: Command, answer: Any, cause: str) -> None:
+    def _respond(self, command: Command, answer: Any, cause: Cause) -> None:
         """Count a request and collect its response; every response but the bytes of a handler leaves here.
 
         ``cause`` says where the time of a slow request went.
@@ -294,7 +297,7 @@ class Responder:
             self._endpoint.end_batch()
             writer.flush()
 
-    def _respond_to_run(self, run: HandledRun, answers: RunAnswers, cause: str) -> None:
+    def _respond_to_run(self, run: HandledRun, answers: RunAnswers, cause: Cause) -> None:
         """Count the requests of a run and collect their responses."""
         if isinstance(answers, bytes):
             seconds = self._loop.time() - run.received_at

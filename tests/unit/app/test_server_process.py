@@ -105,7 +105,7 @@ def test_each_setting_becomes_a_limit():
             "maxHeldBytes": 1 << 26,
             "frameTimeoutSeconds": 17,
             "maxPushBytesPerConnection": 6000,
-            "slowRequestLogMills": 2500,
+            "slowRequestMs": 2500,
         }
     )
 

@@ -125,10 +125,10 @@ class TransportConfig(ConfigModel):
         "writeBufferHighWaterMark; more requests fail until the client has caught up.",
         size(4_096, 1 << 30, own=True),
     )
-    slow_request_log_mills: Whole = setting(
+    slow_request_ms: Whole = setting(
         1_000,
-        "Log requests that take longer than this, with the cause, at most one line every 10 s for a request code. Held "
-        "pulls do not count as slow. 0 logs none.",
+        "Log requests that take longer than this, with the parts of their time, at most one line every 10 s for a "
+        "request code. Held pulls do not count as slow. 0 logs none.",
         millis(0, 3_600_000, own=True),
     )
     server_socket_snd_buf_size: Whole = setting(

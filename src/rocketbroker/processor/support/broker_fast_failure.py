@@ -7,16 +7,18 @@ connection has too many of them and is not read.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from math import inf
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.store.commitlog.put_message import Acknowledgement, Wait
+from rocketbroker.store.commitlog.put_message import Acknowledgement, StoredWait
 
 A = TypeVar("A")
 
@@ -26,10 +28,16 @@ class BrokerFastFailure:
 
     Args:
         config: most sends that may wait, and the longest wait of a send for its turn.
+        slow_s: time of a request in seconds above which it is logged; 0 for none.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, slow_s: float = 0.0) -> None:
         self._config = config
+        # Of a slow request either the part before the put takes so long, or the one from there on.
+        self._slow_s = slow_s / 2 or inf
+        # Parts of slow sends by their answer, until it was written.
+        self._slow: dict[Awaitable[Any], Callable[[float], str]] = {}
+        self._put_at = 0.0
         # Sends that are stored and not answered yet.
         self.waiting = 0
         # Times from store to acknowledgement in seconds, for metrics; ``None`` while nobody asks for them.
@@ -38,9 +46,13 @@ class BrokerFastFailure:
         # slave, or for its topic too, ends before or after those beside it.
         self._since: dict[asyncio.Future[Any], float] = {}
 
+    def parts_of(self, answer: Awaitable[Any]) -> Callable[[float], str] | None:
+        """Return ``SendParts.text`` of a slow send while its answer is written, ``None`` for any other."""
+        return self._slow.get(answer)
+
     def runtime_info(self) -> dict[str, str]:
         """Return the queue of sends for GET_BROKER_RUNTIME_INFO, under RocketMQ's keys."""
-        head_ms = (asyncio.get_running_loop().time() - next(iter(self._since.values()))) * 1000 if self._since else 0
+        head_ms = (monotonic() - next(iter(self._since.values()))) * 1000 if self._since else 0
         return {
             "sendThreadPoolQueueSize": str(self.waiting),
             "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
@@ -53,6 +65,7 @@ class BrokerFastFailure:
         Raises:
             BrokerResponseError: SYSTEM_BUSY if too many wait or it has waited too long; clients try another broker.
         """
+        self._put_at = monotonic()
         config = self._config
         capacity = config.send_thread_pool_queue_capacity
         if self.waiting >= capacity:
@@ -69,11 +82,12 @@ class BrokerFastFailure:
             )
 
     def has_room(self, sends: int) -> bool:
-        """Return true if so many more sends may wait."""
+        """Return true if so many more sends may wait; their put begins now."""
+        self._put_at = monotonic()
         return self.waiting + sends <= self._config.send_thread_pool_queue_capacity
 
     def answer_when_acknowledged(
-        self, wait: Wait, answer: Callable[[Acknowledgement], A], sends: int = 1
+        self, wait: StoredWait, answer: Callable[[Acknowledgement], A], sends: int = 1
     ) -> asyncio.Future[A]:
         """Return the answer after the wait; the sends count as waiting until then.
 
@@ -85,19 +99,45 @@ class BrokerFastFailure:
         loop = asyncio.get_running_loop()
         self.waiting += sends
         future: asyncio.Future[A] = loop.create_future()
-        self._since[future] = loop.time()
-        wait(partial(self._acknowledged, future, answer, sends))
+        self._since[future] = stored_at = monotonic()
+        wait(partial(self._acknowledged, future, answer, sends, wait, stored_at - self._put_at))
         return future
 
     def _acknowledged(
-        self, future: asyncio.Future[A], answer: Callable[[Acknowledgement], A], sends: int, outcome: Acknowledgement
+        self,
+        future: asyncio.Future[A],
+        answer: Callable[[Acknowledgement], A],
+        sends: int,
+        wait: StoredWait,
+        put_s: float,
+        outcome: Acknowledgement,
     ) -> None:
         self.waiting -= sends
-        since = self._since.pop(future)
+        since, now = self._since.pop(future), monotonic()
         if self.times is not None:
-            self.times.add(asyncio.get_running_loop().time() - since, sends)
-        if not future.done():
-            future.set_result(answer(outcome))
+            self.times.add(now - since, sends)
+        if future.done():
+            return
+        future.set_result(answer(outcome))
+        if put_s + now - since > self._slow_s:
+            parts = SendParts(put_s, now - since, [(part, end - since) for part, end in wait.ends(now)])
+            self._slow[future] = parts.text
+            # After the callbacks that write the answer, which the result has just scheduled.
+            future.get_loop().call_soon(self._slow.pop, future)
+
+
+class SendParts(NamedTuple):
+    """Parts of the time of a send in seconds: the put, and what began after it, which may go on at the same time."""
+
+    put_s: float
+    acknowledged_s: float
+    parts: Sequence[tuple[str, float]]
+
+    def text(self, seconds: float) -> str:
+        """Return the text of a log line for a send that took so long in all."""
+        waited_s = max(seconds - self.put_s - self.acknowledged_s, 0.0)
+        parts = (("waited", waited_s), ("stored", self.put_s), *self.parts)
+        return ", ".join(f"{part} {time_s:.3f} s" for part, time_s in parts)
 
 
 def _busy(remark: str) -> BrokerResponseError:

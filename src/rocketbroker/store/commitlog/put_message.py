@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -202,6 +203,43 @@ Wait = Callable[[OnAcknowledged], None]
 PutWait = Callable[[PutMessageResult, OnAcknowledged], None]
 
 
+#: Parts of the wait for a stored message, as a log line of a slow send names them.
+SYNCED: Final = "synced"
+REPLICATED: Final = "replicated"
+TOPIC: Final = "topic written"
+
+
+class StoredWait:
+    """Wait for a stored message (``Wait``), which knows when each of its parts ended.
+
+    Args:
+        waits: name and wait of each part.
+    """
+
+    __slots__ = ("_ends", "_waits")
+
+    def __init__(self, waits: Sequence[tuple[str, Wait]]) -> None:
+        self._waits = waits
+        self._ends: list[tuple[str, float]] = []
+
+    def __call__(self, tell: OnAcknowledged) -> None:
+        if len(self._waits) == 1:
+            self._waits[0][1](tell)
+        else:
+            when_all([partial(self._start, part, wait) for part, wait in self._waits], tell)
+
+    def _start(self, part: str, wait: Wait, tell: OnAcknowledged) -> None:
+        wait(partial(self._ended, part, tell))
+
+    def _ended(self, part: str, tell: OnAcknowledged, outcome: Acknowledgement) -> None:
+        self._ends.append((part, monotonic()))
+        tell(outcome)
+
+    def ends(self, now: float) -> Sequence[tuple[str, float]]:
+        """Return each part and the monotonic time at which it ended, for a wait that ended now."""
+        return self._ends or [(part, now) for part, _ in self._waits]
+
+
 class Acknowledgements:
     """Combines the waits of each message between its put and its acknowledgement (CommitLog.handleDiskFlushAndHA).
 
@@ -218,21 +256,19 @@ class Acknowledgements:
     """
 
     def __init__(self, flushed: PutWait | None = None, replicated: PutWait | None = None) -> None:
-        self._here = tuple(wait for wait in (flushed,) if wait is not None)
-        self._everywhere = tuple(wait for wait in (flushed, replicated) if wait is not None)
+        self._here = () if flushed is None else ((SYNCED, flushed),)
+        self._everywhere = self._here if replicated is None else (*self._here, (REPLICATED, replicated))
         self.required = bool(self._everywhere)
         self.on_slaves = replicated is not None
 
-    def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = (), *, on_slaves: bool = False) -> Wait:
+    def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = (), *, on_slaves: bool = False) -> StoredWait:
         """Return the wait for a stored message, with the most severe outcome.
 
         Args:
             on_slaves: true to wait for slaves too. As in RocketMQ, the copies that the broker makes wait for none.
         """
         waits = self._everywhere if on_slaves else self._here
-        if also or len(waits) != 1:
-            return partial(when_all, [*(partial(wait, result) for wait in waits), *also])
-        return partial(waits[0], result)
+        return StoredWait([*((part, partial(wait, result)) for part, wait in waits), *((TOPIC, wait) for wait in also)])
 
     def acknowledged(self, result: PutMessageResult, also: Sequence[Wait] = ()) -> asyncio.Future[Acknowledgement]:
         """Start ``wait_for`` and return its outcome."""

@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -8,8 +7,10 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.histogram import Histogram
+from rocketbroker.processor.support import broker_fast_failure as module
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, OnAcknowledged
+from rocketbroker.store.commitlog import put_message
+from rocketbroker.store.commitlog.put_message import ACKNOWLEDGED, REPLICATED, SYNCED, OnAcknowledged, StoredWait
 from tests.support.fakes import FakeConnection
 
 
@@ -17,7 +18,7 @@ def waiting(fast_failure: BrokerFastFailure, count: int) -> list[OnAcknowledged]
     """Let so many sends wait; returns a callback for each that ends its wait."""
     ends: list[OnAcknowledged] = []
     for _ in range(count):
-        fast_failure.answer_when_acknowledged(ends.append, str)
+        fast_failure.answer_when_acknowledged(StoredWait([(SYNCED, ends.append)]), str)
     return ends
 
 
@@ -44,8 +45,7 @@ async def test_one_more_than_may_wait_is_rejected_until_one_is_answered():
 
 async def test_the_queue_of_sends_is_measured(monkeypatch):
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
-    loop = FakeLoop(asyncio.get_running_loop(), iter([10.0, 11.5, 12.25, 13.0]))
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    set_times(monkeypatch, 10.0, 11.5, 12.25, 12.5, 13.0, 13.5)
     assert told(fast_failure) == ("0", "7", "0")
     first, second = waiting(fast_failure, 2)
     assert told(fast_failure) == ("2", "7", "2250")
@@ -57,8 +57,7 @@ async def test_the_queue_of_sends_is_measured(monkeypatch):
 
 async def test_a_send_that_ends_before_an_older_one_leaves_its_time(monkeypatch):
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
-    loop = FakeLoop(asyncio.get_running_loop(), iter([10.0, 11.5, 12.25]))
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    set_times(monkeypatch, 10.0, 11.5, 12.0, 12.25)
     _, second = waiting(fast_failure, 2)
 
     second(ACKNOWLEDGED)
@@ -69,7 +68,7 @@ async def test_a_send_that_ends_before_an_older_one_leaves_its_time(monkeypatch)
 async def test_each_send_of_a_run_counts():
     fast_failure = BrokerFastFailure(BrokerConfig(send_thread_pool_queue_capacity=7))
     ends: list[OnAcknowledged] = []
-    fast_failure.answer_when_acknowledged(ends.append, str, 4)
+    fast_failure.answer_when_acknowledged(StoredWait([(SYNCED, ends.append)]), str, 4)
     waiting(fast_failure, 1)
 
     assert (fast_failure.waiting, fast_failure.has_room(2), fast_failure.has_room(3)) == (5, True, False)
@@ -77,18 +76,8 @@ async def test_each_send_of_a_run_counts():
     assert (fast_failure.waiting, fast_failure.has_room(6), fast_failure.has_room(7)) == (1, True, False)
 
 
-class FakeLoop:
-    """A loop whose time goes by these steps."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, times: Iterator[float]) -> None:
-        self._loop = loop
-        self._times = times
-
-    def time(self) -> float:
-        return next(self._times)
-
-    def create_future(self) -> asyncio.Future[str]:
-        return self._loop.create_future()
+def set_times(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
+    monkeypatch.setattr(module, "monotonic", iter(times).__next__)
 
 
 def told(fast_failure: BrokerFastFailure) -> tuple[str, ...]:
@@ -122,7 +111,38 @@ async def test_waits_are_timed_for_metrics_alone():
     first(ACKNOWLEDGED)
     fast_failure.times = Histogram((1.0,))
     ends: list[OnAcknowledged] = []
-    fast_failure.answer_when_acknowledged(ends.append, str, 3)
+    fast_failure.answer_when_acknowledged(StoredWait([(SYNCED, ends.append)]), str, 3)
     ends[0](ACKNOWLEDGED)
 
     assert fast_failure.times.buckets == [3, 0]
+
+
+async def test_a_slow_send_has_its_parts_until_its_answer_is_written(monkeypatch: pytest.MonkeyPatch):
+    fast_failure = BrokerFastFailure(BrokerConfig(), slow_s=1.0)
+    ends: list[OnAcknowledged] = []
+    wait = StoredWait([(SYNCED, ends.append), (REPLICATED, ends.append)])
+    set_times(monkeypatch, 10.0, 10.25, 12.5)
+    monkeypatch.setattr(put_message, "monotonic", iter([11.0, 12.5]).__next__)
+    fast_failure.check(FakeConnection())
+    answer = fast_failure.answer_when_acknowledged(wait, str)
+    for end in ends:
+        end(ACKNOWLEDGED)
+
+    parts = fast_failure.parts_of(answer)
+    assert parts is not None
+    assert parts(3.0) == "waited 0.500 s, stored 0.250 s, synced 0.750 s, replicated 2.250 s"
+    await answer
+    await asyncio.sleep(0)
+    assert fast_failure.parts_of(answer) is None
+
+
+@pytest.mark.parametrize("slow_s", [0.0, 4.0])
+async def test_a_send_within_the_limit_has_none(monkeypatch: pytest.MonkeyPatch, slow_s: float):
+    fast_failure = BrokerFastFailure(BrokerConfig(), slow_s)
+    ends: list[OnAcknowledged] = []
+    set_times(monkeypatch, 10.0, 10.0, 12.0)
+    assert fast_failure.has_room(1)
+    answer = fast_failure.answer_when_acknowledged(StoredWait([(SYNCED, ends.append)]), str)
+    ends[0](ACKNOWLEDGED)
+
+    assert fast_failure.parts_of(answer) is None
