@@ -35,7 +35,7 @@ class NamesrvFixture:
             lambda address, connection: self.probed.append(address),
         )
         self.kv_configs = KVConfigManager(self.config, self.executor)
-        store = ConfigStore([self.config], self.settings_path, self.manager.answers.forget)
+        store = ConfigStore([self.config], self.settings_path, lambda _: self.manager.answers.forget())
         executors = NamesrvExecutors(self.executor, self.executor)
         self.routes = namesrv_routes(self.config, self.manager, self.kv_configs, store, executors, self.clock)
 

@@ -6,9 +6,9 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
@@ -20,7 +20,9 @@ from rocketbroker.app.broker_replication import (
     RoleParts,
     bind_ha,
 )
+from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
+from rocketbroker.app.stats_log import StatsLog
 from rocketbroker.app.warm_up import import_modules
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
@@ -86,6 +88,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Settings that decide what connected peers may send.
+_ACCESS_SETTINGS: Final = frozenset({"protectedMode", "adminWhiteList", "brokerWhiteList"})
+
 
 class BrokerController:
     """The parts of a broker; ``bind`` returns one that can be started.
@@ -146,7 +151,7 @@ class BrokerController:
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers, self._locks)
         self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
         self._polling, self._notifications = PopLongPollingService(config), PopLongPollingService(config)
-        self._fast_failure = BrokerFastFailure(config)
+        self._fast_failure = BrokerFastFailure(config, settings.transport.slow_request_ms / 1000)
         # Messages
         transfers = GroupTransferService(settings.store)
         self.store = MessageStore(
@@ -232,6 +237,7 @@ class BrokerController:
             (SLAVE, TimerFollower(self.timer, self._settings.store.clean_resource_interval / 1000)),
             (ANY_ROLE, self.hold_service),
             (ANY_ROLE, self.stats),
+            (ANY_ROLE, StatsLog(self.stats, self._fast_failure, store)),
             (ANY_ROLE, self._housekeeping),
             (ANY_ROLE, self._ids_change_listener),
             (ANY_ROLE, self._server),
@@ -432,7 +438,7 @@ class BrokerController:
                 settings.persist_path,
                 self._executor,
                 self._register_again,
-                self._readmit,
+                self._settings_changed,
                 self._is_active,
                 self.cleaning,
                 self._timer_metrics,
@@ -452,7 +458,13 @@ class BrokerController:
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            hooks=EndpointHooks(self.end_batch, self.connection_closed, admit=mode, is_trusted=mode.trusts),
+            hooks=EndpointHooks(
+                self.end_batch,
+                self.connection_closed,
+                admit=mode,
+                is_trusted=mode.trusts,
+                parts_of=self._fast_failure.parts_of,
+            ),
         )
         if self._sockets:
             server.listen_on(self._sockets)
@@ -614,8 +626,12 @@ class BrokerController:
         self.topic_configs.changed()
         return self.outer_api.register_all()
 
-    def _readmit(self) -> None:
-        self._server.readmit()
+    def _settings_changed(self, names: Collection[str]) -> None:
+        """Let changed settings act that are not read at each use."""
+        if not _ACCESS_SETTINGS.isdisjoint(names):
+            self._server.readmit()
+        if "logLevel" in names:
+            set_level(self._settings.broker.log_level or None)
 
     def end_batch(self) -> None:
         """Dispatch the messages that a batch of requests stored."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import log_access, print_remarks, run, serve, spare_the_collector
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
@@ -84,14 +84,15 @@ def run_broker(settings: BrokerSettings, command: str, booted: "Callable[[Broker
     """
     from rocketbroker.app.broker_controller import BrokerController
 
-    set_up_logging()
     # A mapped page that the disk cannot read ends the process by SIGBUS; this prints where.
     faulthandler.enable()
-    log_access(settings.transport)
-    print_remarks(command, settings)
-    raise_open_file_limit(settings.transport.reserved_open_files)
-    controller = BrokerController.bind(settings, when_warm=spare_the_collector)
-    run(serve(controller, lambda: booted(controller)))
+    broker = settings.broker
+    with ServerLog(broker, "broker", f"{broker.broker_name}_{broker.broker_id}"):
+        log_access(settings.transport)
+        print_remarks(command, settings)
+        raise_open_file_limit(settings.transport.reserved_open_files)
+        controller = BrokerController.bind(settings, when_warm=spare_the_collector)
+        run(serve(controller, lambda: booted(controller)))
 
 
 def _run_many(brokers: Sequence[BrokerSettings], options: Sequence[str]) -> None:

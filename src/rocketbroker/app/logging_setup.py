@@ -17,10 +17,14 @@ _PERIOD_S = 10.0
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
+def truncated(text: str) -> str:
+    """Return a text of a reasonable length."""
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}... ({len(text)} characters)"
+
+
 def one_line(text: str) -> str:
     """Escape characters that would break a line, and truncate a very long one."""
-    if len(text) > _MOST_CHARACTERS:
-        text = f"{text[:_MOST_CHARACTERS]}... ({len(text)} characters)"
+    text = truncated(text)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
@@ -73,8 +77,8 @@ def _append(record: logging.LogRecord, text: str) -> None:
 
 
 LEVEL_VARIABLE = "ROCKETBROKER_LOG_LEVEL"
+FORMAT = "%(asctime)s %(levelname)-7s %(name)s - %(message)s"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_FORMAT = "%(asctime)s %(levelname)-7s %(name)s - %(message)s"
 
 
 def set_up_logging(level: str | None = None) -> None:
@@ -83,13 +87,22 @@ def set_up_logging(level: str | None = None) -> None:
     Raises:
         ConfigError: The level is unknown.
     """
+    set_level(level)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(FORMAT))
+    handler.addFilter(FloodFilter())
+    logging.getLogger().handlers[:] = [handler]
+
+
+def set_level(level: str | None = None) -> None:
+    """Log from ``level`` on from now; the default is that of ``set_up_logging``.
+
+    Raises:
+        ConfigError: The level is unknown.
+    """
     name = (level or os.environ.get(LEVEL_VARIABLE) or "INFO").strip().upper()
+    name = "WARNING" if name == "WARN" else name
     if name not in _LEVELS:
         raise ConfigError(f"unknown log level {name!r} (option or {LEVEL_VARIABLE}); use one of {', '.join(_LEVELS)}")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(_FORMAT))
-    handler.addFilter(FloodFilter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(name)
+    logging.getLogger().setLevel(name)
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[name]))

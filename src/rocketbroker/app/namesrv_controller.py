@@ -4,9 +4,11 @@
 """
 
 import ipaddress
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
@@ -124,7 +126,9 @@ class NamesrvController:
             )
         )
 
-    def _settings_changed(self) -> None:
+    def _settings_changed(self, names: Collection[str]) -> None:
+        if "logLevel" in names:
+            set_level(self._settings.namesrv.log_level or None)
         self.route_info_manager.answers.forget()
         self._server.readmit()
 

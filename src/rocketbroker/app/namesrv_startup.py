@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import log_access, print_remarks, run, serve
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
@@ -50,9 +50,13 @@ def _print_settings(settings: NamesrvSettings) -> None:
 
 
 def _run(settings: NamesrvSettings) -> None:
+    with ServerLog(settings.namesrv, "namesrv"):
+        _serve(settings)
+
+
+def _serve(settings: NamesrvSettings) -> None:
     from rocketbroker.app.namesrv_controller import NamesrvController
 
-    set_up_logging()
     log_access(settings.transport)
     print_remarks("mqnamesrv", settings)
     if settings.path is not None:

@@ -12,7 +12,7 @@ import typer
 
 from rocketbroker.app.broker_startup import run_broker
 from rocketbroker.app.command_line import Version, new_app
-from rocketbroker.app.logging_setup import set_up_logging
+from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import print_remarks, run, serve
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settings
@@ -71,10 +71,10 @@ def _run(settings: ProxySettings, path: str) -> None:
 
     if not proxy.namesrv_addr:
         raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
-    set_up_logging()
-    raise_open_file_limit(0)
-    port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
-    run(serve(port, lambda: _announce(port.port)))
+    with ServerLog(proxy, "proxy"):
+        raise_open_file_limit(0)
+        port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
+        run(serve(port, lambda: _announce(port.port)))
 
 
 def _announce(port: int) -> None:

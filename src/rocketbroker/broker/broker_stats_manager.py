@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rocketbroker.broker.message_meters import MessageMeters
@@ -225,7 +225,25 @@ class BrokerStatsManager:
         ``stats_key`` is a topic, ``topic@group``, or the cluster's name for BROKER_PUT_NUMS and BROKER_GET_NUMS.
         """
         now = self._clock.time_ms()
-        tables = {
+        if stats_name in {BROKER_PUT_NUMS, BROKER_GET_NUMS}:
+            self._sum(now)
+        item = self._tables().get(stats_name, {}).get(stats_key)
+        if item is None or not item.times:
+            return None
+        return item.size_data(now) if stats_name.endswith("_SIZE") else item.nums_data(now)
+
+    def used(self) -> Iterator[tuple[str, str, StatsData]]:
+        """Yield the statistics that ever counted: name, key and windows, as ``view`` returns them."""
+        now = self._clock.time_ms()
+        self._sum(now)
+        for name, table in self._tables().items():
+            for key, item in table.items():
+                if item.times:
+                    yield name, key, item.size_data(now) if name.endswith("_SIZE") else item.nums_data(now)
+
+    def _tables(self) -> dict[str, dict[str, StatsItem]]:
+        """Return the items by name of the statistic and key."""
+        return {
             TOPIC_PUT_NUMS: self._puts,
             TOPIC_PUT_SIZE: self._puts,
             GROUP_GET_NUMS: self._gets,
@@ -236,12 +254,6 @@ class BrokerStatsManager:
             BROKER_PUT_NUMS: {self._cluster_name: self._broker_put},
             BROKER_GET_NUMS: {self._cluster_name: self._broker_get},
         }
-        if stats_name in {BROKER_PUT_NUMS, BROKER_GET_NUMS}:
-            self._sum(now)
-        item = tables.get(stats_name, {}).get(stats_key)
-        if item is None or not item.times:
-            return None
-        return item.size_data(now) if stats_name.endswith("_SIZE") else item.nums_data(now)
 
     async def sample(self) -> None:
         """Sample all counters; called every 10 s. Others run in between: there may be ten thousands."""

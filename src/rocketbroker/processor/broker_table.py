@@ -85,7 +85,7 @@ class AdminParts:
         persist_path: file for changed settings.
         executor: threads for file work.
         register: registers the broker again after its address or permission has changed.
-        readmit: checks again what connected peers may send, after settings of protected mode have changed.
+        settings_changed: lets changed settings act that are not read at each use.
         is_active: returns true if the services that only a master runs are on.
         cleaning: removal of old files.
         timer_metrics: counts that a slave only keeps for its master.
@@ -100,7 +100,7 @@ class AdminParts:
     persist_path: Path
     executor: Executor
     register: Callable[[], Collection[asyncio.Future[None]]]
-    readmit: Callable[[], None]
+    settings_changed: Callable[[Collection[str]], None]
     is_active: Callable[[], bool]
     cleaning: CleanFilesService
     timer_metrics: TimerMetrics
@@ -241,7 +241,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             path=admin.persist_path,
             executor=admin.executor,
             register=admin.register,
-            readmit=admin.readmit,
+            on_change=admin.settings_changed,
             clock=parts.clock,
         ),
         RuntimeInfoRequests(

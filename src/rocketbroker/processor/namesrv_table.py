@@ -1,6 +1,6 @@
 """Request codes of the name server: each family with the parts that it needs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class ConfigStore:
 
     models: Sequence[ConfigModel]
     path: Path
-    on_change: Callable[[], None]
+    on_change: Callable[[Collection[str]], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from rocketbroker.common.config.fields import (
     whole,
 )
 from rocketbroker.common.config.hosts import local_address, local_name
+from rocketbroker.common.config.log_settings import BrokerLogSettings
 from rocketbroker.common.config.metrics_settings import MetricsPortSettings
 from rocketbroker.common.config.transport_config import BROKER_PORT
 
@@ -354,7 +355,9 @@ _NAME_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - . : % |, not dots alon
 _TOPIC_WORDS = "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
-class BrokerConfig(ClientLimits, LoadBalancing, ActingSettings, PopSettings, GrpcSettings, MetricsSettings):
+class BrokerConfig(
+    ClientLimits, LoadBalancing, ActingSettings, PopSettings, GrpcSettings, MetricsSettings, BrokerLogSettings
+):
     """Identity of the broker, its registration and its treatment of clients."""
 
     namesrv_addr: AddressList = setting(

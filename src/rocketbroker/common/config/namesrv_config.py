@@ -18,6 +18,7 @@ from rocketbroker.common.config.fields import (
     size,
     whole,
 )
+from rocketbroker.common.config.log_settings import LogSettings
 from rocketbroker.common.config.metrics_settings import MetricsPortSettings
 
 
@@ -25,7 +26,7 @@ def _below_home(name: str) -> str:
     return str(Path.home() / "namesrv" / name)
 
 
-class NamesrvConfig(MetricsPortSettings):
+class NamesrvConfig(MetricsPortSettings, LogSettings):
     """Routes, limits and address server of the name server."""
 
     metrics_prom_exporter_port: Whole = setting(

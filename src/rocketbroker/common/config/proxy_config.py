@@ -9,7 +9,6 @@ from rocketbroker.common.config.fields import (
     INT_MAX,
     MINUTE_MS,
     PORT_MAX,
-    ConfigModel,
     Flag,
     Text,
     Trait,
@@ -19,6 +18,7 @@ from rocketbroker.common.config.fields import (
     size,
     whole,
 )
+from rocketbroker.common.config.log_settings import LogSettings
 
 GRPC_PORT: Final = 8081
 _SECOND: Final = 1_000
@@ -26,7 +26,7 @@ _SECOND: Final = 1_000
 _MESSAGE_MAX: Final = INT_MAX
 
 
-class ProxyConfig(ConfigModel):
+class ProxyConfig(LogSettings):
     """Port, certificate and limits of the gRPC front."""
 
     proxy_mode: Text = setting(

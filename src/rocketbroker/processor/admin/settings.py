@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 # Settings that name servers and clients know.
 REGISTERED_SETTINGS = frozenset({"brokerIP1", "listenPort", "brokerPermission"})
-# Settings that decide what connected peers may send.
-ACCESS_SETTINGS = frozenset({"protectedMode", "adminWhiteList", "brokerWhiteList"})
 
 
 @dataclass(slots=True)
@@ -39,7 +37,7 @@ class SettingsRequests:
         register: called after a setting known to name servers has changed. It must raise the data version of the topics
         and register, since name servers adopt the topics' permissions only with a new version. Returns what the
         answer waits for.
-        readmit: called after a setting of protected mode has changed.
+        on_change: called with the names of changed settings; it lets those act that are not read at each use.
         clock: clock for the version of the settings.
     """
 
@@ -47,7 +45,7 @@ class SettingsRequests:
     path: Path
     executor: Executor
     register: Callable[[], Collection[asyncio.Future[None]]]
-    readmit: Callable[[], None]
+    on_change: Callable[[Collection[str]], None]
     clock: Clock
     _version: DataVersion = field(init=False)
 
@@ -67,8 +65,7 @@ class SettingsRequests:
             log.info("settings changed by %s: %s", connection.remote_address, changed)
             self._version.next_version(self.clock.time_ms())
             registered = () if REGISTERED_SETTINGS.isdisjoint(changed) else self.register()
-            if not ACCESS_SETTINGS.isdisjoint(changed):
-                self.readmit()
+            self.on_change(changed)
             await store_change(self.executor, self.path, changed)
             if registered:
                 await asyncio.wait(registered)

@@ -1,7 +1,7 @@
 """Settings of the name server as properties text (DefaultRequestProcessor)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +25,13 @@ class NamesrvSettingsRequests:
         models: the settings, changed in place.
         path: the file that changes are written to.
         executor: thread of the writes, one at a time.
-        on_change: called after a change took effect.
+        on_change: called with the names of the settings after a change took effect.
     """
 
     models: Sequence[ConfigModel]
     path: Path
     executor: Executor
-    on_change: Callable[[], None]
+    on_change: Callable[[Collection[str]], None]
 
     @answers(RequestCode.UPDATE_NAMESRV_CONFIG)
     async def update_namesrv_config(self, connection: Connection, command: Command) -> Command:
@@ -43,7 +43,7 @@ class NamesrvSettingsRequests:
         changed = apply_change(self.models, bytes(command.body))
         if changed:
             log.info("settings changed by %s: %s", connection.remote_address, changed)
-            self.on_change()
+            self.on_change(changed)
             await store_change(self.executor, self.path, changed)
         return response()
 

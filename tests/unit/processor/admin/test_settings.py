@@ -18,6 +18,11 @@ def executor() -> Iterator[Executor]:
 
 
 @pytest.fixture
+def changes() -> list[list[str]]:
+    return []
+
+
+@pytest.fixture
 def registered():
     return []
 
@@ -39,7 +44,7 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def processor(parts, models, path, executor, registered):
+def processor(parts, models, path, executor, registered, changes):
     return family(
         SettingsRequests,
         parts,
@@ -47,14 +52,14 @@ def processor(parts, models, path, executor, registered):
         path=path,
         executor=executor,
         register=lambda: registered.append(models[0].broker_ip1),
-        readmit=lambda: registered.append("readmitted"),
+        on_change=lambda names: changes.append(sorted(names)),
     )
 
 
-@pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"brokerWhiteList=10.0.0.0/8"])
-async def test_connected_peers_are_admitted_again(processor, registered, line: bytes):
+@pytest.mark.parametrize("line", [b"protectedMode=false", b"adminWhiteList=192.0.2.7", b"logLevel=DEBUG"])
+async def test_the_broker_is_told_the_names_of_changed_settings(processor, changes, line: bytes):
     assert (await call_async(processor.update_broker_config, body=line))[0] == ResponseCode.SUCCESS
-    assert registered == ["readmitted"]
+    assert changes == [[line.decode().partition("=")[0]]]
 
 
 async def test_a_change_acts_is_stored_and_raises_the_version(parts, models, processor, path, registered):
