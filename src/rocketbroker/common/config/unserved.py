@@ -311,14 +311,14 @@ REASONS: Final = (
         """,
     ),
     _reason(
-        "Statistics, metrics and logs of figures",
-        "Figures are exact and counted for all, instead of sampled, billed or written to logs of their own.",
+        "Statistics and metrics",
+        "Figures are exact and counted for all, instead of sampled or billed.",
         """
         accountStatsEnable accountStatsPrintZeroValues commercialBaseCount commercialSizePerMsg commercialBigCount
         commercialEnable commercialTimerCount commercialTransCount maxStatsIdleTimeInMinutes enableDetailStat
         autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded estimateAccumulation useStaticSubscription
         sampleCountThreshold sampleSteps maxConsumeQueueScan transactionMetricFlushInterval printChannelGroups
-        printChannelGroupsMinNum isolateLogEnable
+        printChannelGroupsMinNum
         metricCollectorMode metricCollectorAddress
         """,
     ),
