@@ -1,4 +1,7 @@
-"""Pages of the manual that are generated from the code: ``bin/manual [FOLDER]`` writes all of them, to ``docs/``."""
+"""Pages of the manual that are generated from the code: ``bin/manual [FOLDER]`` writes all of them, to ``docs/``.
+
+Without a folder it also writes the index of mqadmin's sub-commands, which is part of the code.
+"""
 
 import sys
 from collections.abc import Callable
@@ -7,6 +10,7 @@ from pathlib import Path
 from docs._ext import (
     configuration,
     mqadmin,
+    mqadmin_index,
     mqstore,
     proofs,
     request_codes,
@@ -35,4 +39,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        mqadmin_index.INDEX.write_text(mqadmin_index.render(), encoding="utf-8")
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1])

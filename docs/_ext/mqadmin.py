@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, get_args
 
-from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
+from docs._ext.mqadmin_index import all_sub_commands
+
+SUB_COMMANDS = all_sub_commands()
 
 _INTRODUCTION = """\
 # mqadmin
@@ -13,13 +15,37 @@ _INTRODUCTION = """\
 For operators: show and change clusters, topics, groups and messages. `mqadmin SUB_COMMAND [OPTION]...` has the option
 letters and columns of RocketMQ's own `mqadmin`, and works with any RocketMQ name server and broker.
 
-- `-n HOST:PORT` names the name servers, several joined by `;`. The default is the variable `NAMESRV_ADDR`.
+- `-n HOST:PORT` names the name servers, several joined by `;`. Without it, `mqadmin --cluster NAME SUB_COMMAND` takes
+  them from a [file of clusters](#named-clusters); then the variable `NAMESRV_ADDR` counts, then the default of the file.
 - `--json` prints one JSON value with stable keys instead of text and tables. Its times are ms since 1970.
-- The exit code is 0 on success, 1 on failure (the reason is on stderr) and 2 for wrong usage.
+- `--watch SECONDS` repeats a sub-command that only reads, and redraws the terminal. Ctrl-C ends it.
+- A sub-command that deletes asks for confirmation if its input is a terminal, unless `--yes` is given. Without a
+  terminal it does not ask, so scripts for RocketMQ's tool need no change.
+- `--dry-run` asks the servers what it must know, lists the requests that would change something, and sends none.
+- `mqadmin --install-completion` teaches bash, zsh or fish to complete sub-commands, options and names of clusters.
+- The exit code is 0 on success, 1 on failure (the reason is on stderr) and 2 for wrong usage. It is 130 after Ctrl-C,
+  and 141 if nobody reads the output any more, as in `mqadmin topicList | head -1`.
 - To use it from another machine, add its address to `adminWhiteList` of name servers and brokers
   ([Security](../operations/security.md)).
 - Values that a broker does not send are dashes in tables and missing in JSON.
 - `mqadmin help SUB_COMMAND` and `mqadmin SUB_COMMAND -h` show the options below.
+
+## Named clusters
+
+`~/.config/rocketbroker/mqadmin.toml` (below `$XDG_CONFIG_HOME` if that is set, or the file after `--config`) gives names
+to clusters:
+
+```toml
+default = "dev"
+
+[clusters.dev]
+namesrvAddr = "127.0.0.1:9876"
+
+[clusters.prod]
+namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+```
+
+`mqadmin --cluster prod topicList` then asks the second one, and `mqadmin topicList` the first.
 """
 
 _ON_BROKERS = """\
@@ -220,9 +246,7 @@ def _value(kind: Any) -> str:
 
 def render() -> str:
     """Return the whole page."""
-    # Modules register their sub-commands when they are imported, which a test may do in another order.
-    names = sorted(SUB_COMMANDS, key=list(_NOTES).index)
-    return "\n".join([_INTRODUCTION, *(line for name in names for line in _section(name))])
+    return "\n".join([_INTRODUCTION, *(line for name in SUB_COMMANDS for line in _section(name))])
 
 
 def _section(name: str) -> Iterator[str]:

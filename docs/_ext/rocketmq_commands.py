@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterator
 
+from docs._ext.mqadmin_index import all_sub_commands
 from docs._ext.request_codes import served_codes
-from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 from rocketbroker.codec.remoting.request_code import RequestCode
+
+SUB_COMMANDS = all_sub_commands()
 
 _INTRODUCTION = """\
 # Commands of RocketMQ 5.5.0 and their state here

@@ -2,7 +2,9 @@
 sub-commands whose modules are imported when they run.
 """
 
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -14,6 +16,12 @@ from rocketbroker import __version__
 
 INSTALL_ANALYTICS: Final = "pip install 'rocketbroker[analytics]'"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+# What a shell reports of a command that SIGPIPE ended: nobody reads the rest.
+EXIT_CLOSED_PIPE: Final = 141
+# Summaries are checked against this by a test, and so never cut.
+_LONGEST_SUMMARY: Final = 200
+# Below this width help shows summaries under the names, not beside them.
+_LEAST_BESIDE: Final = 60
 
 
 def new_app(**options: Any) -> typer.Typer:
@@ -59,6 +67,7 @@ def lazy_app(
     load: Callable[[str], Callable[..., None]],
     summary: str,
     root: Callable[..., None] = _only_version,
+    sections: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> typer.Typer:
     """Return a command with ``commands`` in this order, followed by those added later.
 
@@ -67,6 +76,7 @@ def lazy_app(
         load: imports a sub-command and returns its function.
         summary: first line of the help.
         root: has the options that stand before the name of a sub-command as its parameters.
+        sections: headings of the help with the names below each; names in none of them come last.
     """
 
     class LazyGroup(TyperGroup):
@@ -83,10 +93,60 @@ def lazy_app(
                 command = _built(name, load(name))
             return name, command, rest
 
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            listed = {name for _, names in sections for name in names}
+            others = [name for name in self.list_commands(ctx) if name not in listed]
+            for heading, names in [*sections, ("More" if sections else "Commands", others)]:
+                rows = [(name, self.commands[name].get_short_help_str(_LONGEST_SUMMARY)) for name in names]
+                with formatter.section(heading):
+                    _write_summaries(formatter, rows)
+
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                done = super().invoke(ctx)
+                sys.stdout.flush()
+            except BrokenPipeError as error:
+                _drop_output()
+                raise typer.Exit(EXIT_CLOSED_PIPE) from error
+            return done
+
     app = new_app(cls=LazyGroup, no_args_is_help=True, help=summary)
 
     app.callback(help=summary)(root)
     return app
+
+
+def _write_summaries(formatter: Any, rows: Sequence[tuple[str, str]]) -> None:
+    """Write names with their summaries beside them, or below them on a narrow terminal."""
+    if formatter.width >= _LEAST_BESIDE:
+        formatter.write_dl(rows, col_max=_LEAST_BESIDE // 2 + 10)
+        return
+    for name, summary in rows:
+        formatter.write_text(name)
+        with formatter.indentation():
+            formatter.write_text(summary)
+
+
+def run_app(app: typer.Typer, name: str) -> None:
+    """Run a command as a process: when the reader of a pipe is gone, end without a word.
+
+    Output that is still buffered would otherwise fail as the interpreter ends, which prints a traceback.
+    """
+    try:
+        try:
+            app(prog_name=name)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        raise SystemExit(EXIT_CLOSED_PIPE) from None
+
+
+def _drop_output() -> None:
+    """Let what is still buffered for stdout go nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
 
 
 def _built(name: str, function: Callable[..., None]) -> Any:

@@ -8,7 +8,8 @@ it.
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -39,6 +40,47 @@ def json_text(data: Any, indent: int | None = None) -> str:
 def say_json(data: Any, indent: int | None = None) -> None:
     """Print one JSON value."""
     print(json_text(data, indent))
+
+
+def clear_screen() -> None:
+    """Clear the terminal and go to its top; do nothing where the output goes elsewhere."""
+    if sys.stdout.isatty():
+        print("\x1b[H\x1b[2J\x1b[3J", end="")
+
+
+def confirmed(question: str, where: str = "") -> bool:
+    """Ask a question on a terminal, and return true for y or yes; without a terminal return true.
+
+    Scripts that were written for RocketMQ's tools answer nothing, so they must not be asked.
+
+    Args:
+        question: begins with the verb, such as ``Delete topic T?``.
+        where: address of the servers, to tell clusters apart.
+    """
+    if not sys.stdin.isatty():
+        return True
+    print(escaped(f"{question}{where and f' ({where})'} [y/N] "), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr if that is a terminal, and yield a function that advances it by a count.
+
+    Args:
+        text: names the work.
+        total: count at which it is done, or None if nobody knows.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escaped(text), total=total)
+        yield lambda count: bar.advance(task, count)
 
 
 class Column(NamedTuple):

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mqadmin.md"
 def options_in_help(name: str) -> list[str]:
     """Return the options that ``mqadmin NAME -h`` lists, without -h."""
     text = CliRunner().invoke(app, [name, "-h"]).stdout.split("\nOptions:\n")[1]
-    names = re.findall(r"^  (-\w|--\w+)(?:, (--\w+))?", text, re.MULTILINE)
+    names = re.findall(r"^  (-\w|--[\w-]+)(?:, (--[\w-]+))?", text, re.MULTILINE)
     return [each for pair in names for each in pair if each and each not in {"-h", "--help"}]
 
 

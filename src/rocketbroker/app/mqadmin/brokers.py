@@ -28,7 +28,7 @@ class BrokerRow(msgspec.Struct, rename="camel"):
     error: str | None = None
 
 
-@sub_command("haStatus", "Show the replication of masters and slaves.", repeats=True)
+@sub_command("haStatus", "Show the replication of masters and slaves.", repeats=True, reads=True)
 async def ha_status(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Show the slaves of masters, and how slaves follow their master."""
     rows = []
@@ -93,19 +93,19 @@ def _speed(bytes_per_s: int) -> str:
     return f"{bytes_per_s / 1024:.2f}"
 
 
-@sub_command("cleanExpiredCQ")
+@sub_command("cleanExpiredCQ", dry_run=True)
 async def clean_expired_cq(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Remove queue and index files of deleted messages."""
     return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_expired_consumer_queue)
 
 
-@sub_command("cleanUnusedTopic")
+@sub_command("cleanUnusedTopic", dry_run=True)
 async def clean_unused_topic(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Remove the queues of deleted topics."""
     return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_unused_topic)
 
 
-@sub_command("deleteExpiredCommitLog")
+@sub_command("deleteExpiredCommitLog", dry_run=True)
 async def delete_expired_commit_log(
     admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None
 ) -> Report:

@@ -1,31 +1,67 @@
 """The command ``mqadmin`` (org.apache.rocketmq.tools.command.MQAdminStartup).
 
-mqadmin SUB_COMMAND [OPTION]...      exit code 0: success, 1: failure (reason on stderr), 2: wrong usage
+mqadmin [--cluster NAME] SUB_COMMAND [OPTION]...
+
+exit code 0: success, 1: failure (reason on stderr), 2: wrong usage, 130: Ctrl-C, 141: nobody reads the output
 """
 
-from typing import Any
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
-from rocketbroker.app.command_line import CONTEXT, Version, new_app
-
-# The modules register their sub-commands, in the order of the help.
-from rocketbroker.app.mqadmin import clusters, topics, groups, offsets, messages, brokers, bench  # isort: skip  # noqa: F401
-from rocketbroker.app.mqadmin.command import SUB_COMMANDS
+from rocketbroker.app.command_line import SubCommand, Version, lazy_app, run_app
+from rocketbroker.app.mqadmin.index import SUMMARIES
+from rocketbroker.app.mqadmin.named_clusters import CHOSEN, Chosen, complete_cluster
 from rocketbroker.app.terminal import say
 
 __all__ = ["SUB_COMMANDS", "app", "main"]
 
-app = new_app(no_args_is_help=True, help="Administer RocketMQ clusters, topics, groups and messages.")
+# Sub-commands by name: their modules and summaries. Nothing else of them is imported before they run.
+SUB_COMMANDS: Final = {
+    name: SubCommand(module, summary) for module, summaries in SUMMARIES.items() for name, summary in summaries.items()
+}
 
 
-@app.callback(help="Administer RocketMQ clusters, topics, groups and messages.")
-def root(version: Version = False) -> None:
-    """Take the options before the sub-command."""
+def load(name: str) -> Callable[..., None]:
+    """Import the module of a sub-command and return its function."""
+    import_module(f"rocketbroker.app.mqadmin.{SUB_COMMANDS[name].module}")
+    from rocketbroker.app.mqadmin import command
+
+    return command.SUB_COMMANDS[name].function
 
 
-for _name, _command in SUB_COMMANDS.items():
-    app.command(_name, short_help=_command.summary, context_settings=CONTEXT)(_command.function)
+def root(
+    version: Version = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="NAME",
+            autocompletion=complete_cluster,
+            help="Use the name servers of this cluster of the file of clusters.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="File of named clusters; by default ~/.config/rocketbroker/mqadmin.toml."
+        ),
+    ] = None,
+) -> None:
+    """Keep the options before the sub-command."""
+    CHOSEN.set(Chosen(cluster, config))
+
+
+app = lazy_app(
+    SUB_COMMANDS,
+    load,
+    "Administer RocketMQ clusters, topics, groups and messages.",
+    root,
+    [(module.replace("_", " ").capitalize(), list(summaries)) for module, summaries in SUMMARIES.items()],
+)
 
 
 @app.command("help")
@@ -47,7 +83,7 @@ def show_help(
 
 def main() -> None:
     """Entry point of the console script."""
-    app(prog_name="mqadmin")
+    run_app(app, "mqadmin")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class BrokerRow(msgspec.Struct, rename="camel"):
     error: str | None = None
 
 
-@sub_command("clusterList", repeats=True)
+@sub_command("clusterList", repeats=True, reads=True)
 async def cluster_list(
     admin: AdminClient,
     cluster_name: Annotated[

@@ -1,39 +1,49 @@
 """Sub-commands of ``mqadmin``: coroutine functions, decorated by ``sub_command``.
 
-A function takes the client and its own options and returns a report. ``-n`` and ``--json`` are added to its options,
-texts arrive without surrounding blanks, and errors of the project become one line on stderr. To add a command, write
-the function in the file of its subject.
+A function takes the client and its own options and returns a report. Options that all have, such as ``-n`` and
+``--json``, are added to its own; texts arrive without surrounding blanks, and errors of the project become one line on
+stderr. To add a command, write the function in the file of its subject and run ``bin/manual``.
 """
 
 import asyncio
 import inspect
+import shlex
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from inspect import Parameter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import typer
 
-from rocketbroker.app.terminal import Table, print_json, print_table, say
+from rocketbroker.app.mqadmin.named_clusters import CHOSEN, name_servers
+from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, say
+from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.common.errors import ConfigError, RocketBrokerError
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError
 
 NamesrvAddr = Annotated[
     str | None,
     typer.Option(
         "-n",
         "--namesrvAddr",
-        envvar="NAMESRV_ADDR",
         metavar="HOST:PORT[;...]",
-        help="Name servers.",
+        help="Name servers; by default those of --cluster, of NAMESRV_ADDR, or of the default cluster.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
 Interval = Annotated[
     int | None, typer.Option("-i", "--interval", min=1, metavar="SECONDS", help="Repeat at this interval.")
 ]
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", min=0.1, metavar="SECONDS", help="Repeat at this interval and redraw the terminal."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation on a terminal.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the requests that would change something; send none.")]
 
 # Options of several sub-commands.
 Group = Annotated[str, typer.Option("-g", "--group", metavar="GROUP", help="Consumer group.")]
@@ -55,7 +65,7 @@ Cluster = Annotated[
     str | None, typer.Option("-c", "--cluster", metavar="CLUSTER", help="Run on all brokers of this cluster.")
 ]
 
-_EXIT_FAILED = 1
+EXIT_FAILED: Final = 1
 
 
 ATTRIBUTES_HELP = "Attributes to set or remove, as +a=b,+c=d,-e."
@@ -86,57 +96,94 @@ class Report(NamedTuple):
 
 
 class SubCommand(NamedTuple):
-    """A sub-command: its line in the list of all, and the function that typer runs."""
+    """A sub-command: its line in the list of all, the function that typer runs, and the module that has it."""
 
     summary: str
     function: Callable[..., None]
+    module: str
 
 
-# Sub-commands by name, in the order of their definition, which is that of the help and of the manual.
+# Sub-commands of the modules imported so far, by name and in the order of their definition.
 SUB_COMMANDS: dict[str, SubCommand] = {}
 
 Work = TypeVar("Work", bound=Callable[..., Awaitable[Report]])
+Client = TypeVar("Client", bound=AdminClient)
 
 
-def sub_command(name: str, summary: str = "", *, repeats: bool = False) -> Callable[[Work], Work]:
+def sub_command(
+    name: str,
+    summary: str = "",
+    *,
+    repeats: bool = False,
+    reads: bool = False,
+    deletes: str = "",
+    dry_run: bool = False,
+) -> Callable[[Work], Work]:
     """Return a decorator that makes a function a sub-command.
+
+    A function that has a parameter ``as_json``, ``yes`` or ``dry_run``, all bools, is given the value of the option; it
+    then asks (``confirmed``) or holds back by itself. One that has printed everything returns ``Report(None, [])``.
 
     Args:
         name: RocketMQ's name of the sub-command.
         summary: its line in the list of all; the default is the first line of the docstring, which is its help.
         repeats: add the option ``-i``, which repeats it at an interval.
+        reads: it changes nothing; add ``--watch``.
+        deletes: question asked on a terminal before it runs, such as ``Delete topic {topic}?``, with options in braces;
+            adds ``--yes``.
+        dry_run: add ``--dry-run``, which lists the requests of the admin client that would change something.
     """
 
     def register(work: Work) -> Work:
         help_text = inspect.getdoc(work) or ""
-        SUB_COMMANDS[name] = SubCommand(summary or help_text.split("\n")[0], _with_options(work, repeats))
+        declared = set(inspect.signature(work).parameters)
+        flags = {
+            "interval": Interval if repeats else None,
+            "watch": Watch if reads else None,
+            "yes": Yes if deletes or "yes" in declared else None,
+            "dry_run": DryRun if dry_run or "dry_run" in declared else None,
+            "as_json": AsJson,
+        }
+        added = {flag: annotation for flag, annotation in flags.items() if annotation is not None}
+        SUB_COMMANDS[name] = SubCommand(
+            summary or help_text.split("\n")[0], _with_options(name, work, added, deletes), work.__module__
+        )
         return work
 
     return register
 
 
-def _with_options(work: Callable[..., Awaitable[Report]], repeats: bool) -> Callable[..., None]:
-    """Return the function that typer runs: the options of ``work`` and those of every sub-command."""
+def _with_options(
+    name: str, work: Callable[..., Awaitable[Report]], added: Mapping[str, Any], deletes: str
+) -> Callable[..., None]:
+    """Return the function that typer runs: the options of ``work``, ``-n`` and those added."""
+    declared = list(inspect.signature(work).parameters.values())[1:]
+    own = [each for each in declared if each.name not in added]
+    taken = {each.name for each in declared} & set(added)
 
-    def command(
-        namesrv_addr: str | None = None, interval: int | None = None, as_json: bool = False, **options: Any
-    ) -> None:
-        own = {name: value.strip() if type(value) is str else value for name, value in options.items()}
-        while True:
-            run(namesrv_addr, as_json, lambda admin: work(admin, **own))
-            if interval is None:
-                return
-            time.sleep(interval)
+    def command(**options: Any) -> None:
+        namesrv_addr = name_servers(options["namesrv_addr"], CHOSEN.get())
+        values = {each.name: options[each.name] for each in own}
+        values = {key: value.strip() if type(value) is str else value for key, value in values.items()}
+        flags = {flag: options[flag] for flag in added}
+        values |= {flag: flags[flag] for flag in taken}
+        plans = flags.get("dry_run", False) and "dry_run" not in taken
+        if deletes and not plans and not flags["yes"] and not confirmed(deletes.format(**values), namesrv_addr):
+            print_error("nothing was changed")
+            raise typer.Exit(EXIT_FAILED)
+        if plans:
+            _show_plan(namesrv_addr, flags["as_json"], lambda admin: work(admin, **values))
+            return
+        _repeat(name, namesrv_addr, flags, lambda admin: work(admin, **values))
 
-    own = list(inspect.signature(work).parameters.values())[1:]
     required = [each for each in own if each.default is Parameter.empty]
     kind = Parameter.POSITIONAL_OR_KEYWORD
+    defaults = {"yes": False, "dry_run": False, "as_json": False}
     parameters = [
         *required,
         Parameter("namesrv_addr", kind, default=None, annotation=NamesrvAddr),
         *own[len(required) :],
-        *([Parameter("interval", kind, default=None, annotation=Interval)] if repeats else []),
-        Parameter("as_json", kind, default=False, annotation=AsJson),
+        *(Parameter(flag, kind, default=defaults.get(flag), annotation=each) for flag, each in added.items()),
     ]
     # typer reads the options from the signature and the types beside it.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -145,39 +192,96 @@ def _with_options(work: Callable[..., Awaitable[Report]], repeats: bool) -> Call
     return command
 
 
-def run(namesrv_addr: str | None, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
+def _repeat(
+    name: str, namesrv_addr: str, flags: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[Report]]
+) -> None:
+    """Run once, or again and again: then a failure is shown and does not end it, since servers come back."""
+    interval, watch, as_json = flags.get("interval"), flags.get("watch"), flags["as_json"]
+    if interval is not None and watch is not None:
+        raise typer.BadParameter("give either -i or --watch")
+    pause = watch or interval
+    if pause is None:
+        run(namesrv_addr, as_json, work)
+        return
+    head = f"Every {pause:g} s until Ctrl-C: mqadmin {name} {shlex.join(sys.argv[2:])}".rstrip()
+    while True:
+        outcome = _outcome(namesrv_addr, work)
+        if watch is not None and not as_json:
+            clear_screen()
+            say(f"{human_millis(SystemClock().time_ms())}  {head}\n")
+        print_error(outcome) if isinstance(outcome, str) else print_report(outcome, as_json=as_json)
+        sys.stdout.flush()
+        time.sleep(pause)
+
+
+def run(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
     """Run a sub-command and print its report; on failure print one line to stderr and exit with 1.
 
     Raises:
-        typer.BadParameter: an option is wrong, or the name server address is missing or wrong (exit code 2).
+        typer.BadParameter: an option is wrong, or the name server address is wrong (exit code 2).
         typer.Exit: the sub-command failed.
     """
-    if not (namesrv_addr or "").strip():
-        raise typer.BadParameter("no name server given; use -n HOST:PORT or set NAMESRV_ADDR")
+    outcome = _outcome(namesrv_addr, work)
+    if isinstance(outcome, str):
+        print_error(outcome)
+        raise typer.Exit(EXIT_FAILED)
+    print_report(outcome, as_json=as_json)
+    if outcome.failures:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _outcome(namesrv_addr: str, work: Callable[[AdminClient], Awaitable[Report]]) -> Report | str:
+    """Run a sub-command once, and return its report or the reason why it failed."""
     try:
-        report = asyncio.run(_connected(str(namesrv_addr), work))
+        return asyncio.run(_connected(AdminClient, namesrv_addr, work))
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    except RocketBrokerError as error:
+        return with_hint(error)
+
+
+async def _connected(kind: type[Client], namesrv_addr: str, work: Callable[[Client], Awaitable[Report]]) -> Report:
+    async with kind(namesrv_addr) as admin:
+        return await work(admin)
+
+
+def _show_plan(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
+    """Run a sub-command that sends only what reads, and print what it would have sent instead of its report."""
+    from rocketbroker.client.admin.dry_run import DryRunClient, PlannedRequest
+
+    async def planned(admin: DryRunClient) -> Report:
+        requests: list[PlannedRequest] = admin.planned
+        unfinished = ["what follows depends on the answer, and is not shown"]
+        try:
+            failures = (await work(admin)).failures
+        except CodecError:
+            if not requests:
+                raise
+            failures = []  # an answer that was never sent cannot be decoded
+        else:
+            unfinished = []
+        lines = [str(each) for each in requests] or ["nothing would be changed"]
+        return Report({"requests": requests}, lines + unfinished, [] if requests else failures)
+
+    try:
+        report = asyncio.run(_connected(DryRunClient, namesrv_addr, planned))
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
         print_error(with_hint(error))
-        raise typer.Exit(_EXIT_FAILED) from error
+        raise typer.Exit(EXIT_FAILED) from error
     print_report(report, as_json=as_json)
     if report.failures:
-        raise typer.Exit(_EXIT_FAILED)
-
-
-async def _connected(namesrv_addr: str, work: Callable[[AdminClient], Awaitable[Report]]) -> Report:
-    async with AdminClient(namesrv_addr) as admin:
-        return await work(admin)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
     """Print a report to stdout and its failures to stderr."""
-    if as_json:
-        print_json(report.data)
-    else:
+    if not as_json:
         for part in report.parts:
             say(part) if isinstance(part, str) else print_table(part)
+    elif report.data is not None:
+        print_json(report.data)
     for failure in report.failures:
         print_error(failure)
 

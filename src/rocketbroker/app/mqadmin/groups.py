@@ -63,7 +63,7 @@ class GroupRow(msgspec.Struct, rename="camel"):
     diff_total: int
 
 
-@sub_command("consumerProgress")
+@sub_command("consumerProgress", reads=True)
 async def consumer_progress(
     admin: AdminClient,
     group_name: Annotated[
@@ -131,7 +131,7 @@ class PopRow(msgspec.Struct, rename="camel"):
     next_return: int
 
 
-@sub_command("popStatus")
+@sub_command("popStatus", reads=True)
 async def pop_status(
     admin: AdminClient,
     group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Group to show.")],
@@ -249,7 +249,7 @@ class ClientRow(msgspec.Struct, rename="camel"):
     subscriptions: dict[str, str] | None
 
 
-@sub_command("consumerStatus")
+@sub_command("consumerStatus", reads=True)
 async def consumer_status(admin: AdminClient, group: Group) -> Report:
     """Show clients of a group and their subscriptions."""
     consumers, conflict = await admin.examine_consumers(group)
@@ -293,7 +293,7 @@ def _text(subscriptions: dict[str, str] | None) -> str:
     return "-" if subscriptions is None else ", ".join(f"{topic}: {text}" for topic, text in subscriptions.items())
 
 
-@sub_command("setConsumeMode", "Let a group pull or pop a topic.")
+@sub_command("setConsumeMode", "Let a group pull or pop a topic.", dry_run=True)
 async def set_consume_mode(
     admin: AdminClient,
     topic_name: Annotated[str, typer.Option("-t", "--topicName", metavar="TOPIC", help="Topic.")],
@@ -326,7 +326,7 @@ async def set_consume_mode(
     )
 
 
-@sub_command("updateSubGroup", "Create or change a consumer group.")
+@sub_command("updateSubGroup", "Create or change a consumer group.", dry_run=True)
 async def update_sub_group(
     admin: AdminClient,
     group_name: Annotated[str, typer.Option("-g", "--groupName", metavar="GROUP", help="Consumer group.")],

@@ -36,7 +36,7 @@ class MessageRow(msgspec.Struct, rename="camel"):
     tracks: list[MessageTrack]
 
 
-@sub_command("queryMsgById", "Show a message by its id.")
+@sub_command("queryMsgById", "Show a message by its id.", reads=True)
 async def query_msg_by_id(
     admin: AdminClient,
     topic: Topic,

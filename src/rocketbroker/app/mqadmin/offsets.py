@@ -36,7 +36,7 @@ class ClientRow(msgspec.Struct, rename="camel"):
     queues: list[QueueOffset]
 
 
-@sub_command("getConsumerStatus")
+@sub_command("getConsumerStatus", reads=True)
 async def get_consumer_status(
     admin: AdminClient,
     group: Group,
@@ -58,7 +58,7 @@ async def get_consumer_status(
     return Report(data, [Table([*map(Column, titles)], cells)])
 
 
-@sub_command("resetOffsetByTime", "Move a consumer group to a time or an offset.")
+@sub_command("resetOffsetByTime", "Move a consumer group to a time or an offset.", dry_run=True)
 async def reset_offset_by_time(
     admin: AdminClient,
     group: Group,
@@ -105,7 +105,7 @@ async def reset_offset_by_time(
     return reset_report(group, topic, moved)
 
 
-@sub_command("skipAccumulatedMessage")
+@sub_command("skipAccumulatedMessage", dry_run=True)
 async def skip_accumulated_message(
     admin: AdminClient,
     group: Group,
@@ -129,7 +129,7 @@ def reset_report(group: str, topic: str, table: Mapping[MessageQueue, int]) -> R
     return Report({"group": group, "topic": topic, "queues": rows}, [Table([*map(Column, titles)], cells)])
 
 
-@sub_command("cloneGroupOffset")
+@sub_command("cloneGroupOffset", dry_run=True)
 async def clone_group_offset(
     admin: AdminClient,
     source: Annotated[str, typer.Option("-s", "--srcGroup", metavar="GROUP", help="Consumer group to copy from.")],

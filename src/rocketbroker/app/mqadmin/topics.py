@@ -43,7 +43,7 @@ class TopicRow(msgspec.Struct, rename="camel"):
     consumer_groups: list[str]
 
 
-@sub_command("topicList")
+@sub_command("topicList", reads=True)
 async def topic_list(
     admin: AdminClient,
     cluster_model: Annotated[
@@ -72,7 +72,7 @@ async def topic_list(
     return Report({"topics": rows}, [Table(columns, cells)])
 
 
-@sub_command("topicRoute")
+@sub_command("topicRoute", reads=True)
 async def topic_route(
     admin: AdminClient,
     topic: Topic,
@@ -109,7 +109,7 @@ def route_table(route: TopicRouteData) -> Table:
     return Table([Column(title) for title in titles], rows)
 
 
-@sub_command("updateTopic", "Create or change a topic.")
+@sub_command("updateTopic", "Create or change a topic.", dry_run=True)
 async def update_topic(
     admin: AdminClient,
     topic: Topic,
@@ -181,7 +181,12 @@ def topic_config_text(config: TopicConfig) -> str:
     return f"TopicConfig [{', '.join(f'{name}={value}' for name, value in fields.items())}]"
 
 
-@sub_command("deleteTopic", "Delete a topic from brokers and name servers.")
+@sub_command(
+    "deleteTopic",
+    "Delete a topic from brokers and name servers.",
+    deletes="Delete topic {topic} and its messages from cluster {cluster}?",
+    dry_run=True,
+)
 async def delete_topic(
     admin: AdminClient,
     topic: Topic,
@@ -231,7 +236,7 @@ class QueueRow(msgspec.Struct, rename="camel"):
     last_update_timestamp: int
 
 
-@sub_command("topicStatus")
+@sub_command("topicStatus", reads=True)
 async def topic_status(admin: AdminClient, topic: Topic, cluster: RouteCluster = None) -> Report:
     """Show the offsets of a topic's queues."""
     stats = await admin.examine_topic_stats(topic, cluster)

@@ -1,0 +1,124 @@
+"""Clusters with names, so that no address is typed: ``mqadmin --cluster prod SUB_COMMAND``.
+
+``$XDG_CONFIG_HOME/rocketbroker/mqadmin.toml``, by default below ``~/.config``::
+
+    default = "dev"          # used without -n, --cluster and NAMESRV_ADDR
+
+    [clusters.dev]
+    namesrvAddr = "127.0.0.1:9876"
+
+    [clusters.prod]
+    namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+"""
+
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+import typer
+
+
+class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """A cluster: its name servers."""
+
+    namesrv_addr: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Clusters(msgspec.Struct, forbid_unknown_fields=True):
+    """The clusters of a file by name, and the name of the default."""
+
+    default: str | None = None
+    clusters: dict[str, NamedCluster] = {}
+
+    def named(self, name: str, source: Path) -> NamedCluster:
+        """Return a cluster.
+
+        Raises:
+            typer.BadParameter: there is none of this name; the text lists those there are.
+        """
+        if name in self.clusters:
+            return self.clusters[name]
+        known = f"it has {', '.join(sorted(self.clusters))}" if self.clusters else "it names no cluster"
+        raise typer.BadParameter(
+            f"cluster {name!r} is not in {source}: {known}; add [clusters.{name}] with namesrvAddr"
+        )
+
+
+class Chosen(NamedTuple):
+    """The options before the sub-command: the name of a cluster, and the file to read."""
+
+    cluster: str | None = None
+    config: Path | None = None
+
+
+CHOSEN: Final[ContextVar[Chosen]] = ContextVar("chosen", default=Chosen())  # noqa: B039 - a tuple does not change
+
+
+def config_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the file that is read without ``--config``, whether or not it exists."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    return folder / "rocketbroker" / "mqadmin.toml"
+
+
+def read_clusters(path: Path) -> Clusters:
+    """Return the clusters of a file.
+
+    Raises:
+        typer.BadParameter: the file cannot be read, is not TOML, or has other contents than clusters.
+    """
+    import tomllib
+
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text()), Clusters)
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # TOML, UTF-8 or the wrong contents
+        raise typer.BadParameter(
+            f'{path}: {error}; it should have tables such as [clusters.prod] with namesrvAddr = "HOST:PORT"'
+        ) from error
+    if found.default is not None:
+        found.named(found.default, path)
+    return found
+
+
+def name_servers(option: str | None, chosen: Chosen, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name servers by ``-n``, the named cluster, NAMESRV_ADDR or the default of the file, in this order.
+
+    Raises:
+        typer.BadParameter: there are none, ``-n`` contradicts ``--cluster``, or the file of clusters is wrong.
+    """
+    if option is not None and chosen.cluster is not None:
+        raise typer.BadParameter(
+            f"-n {option} and --cluster {chosen.cluster} both name a cluster; give one of them", param_hint="-n"
+        )
+    if option is not None and option.strip():
+        return option.strip()
+    path = chosen.config or config_file(environment)
+    if chosen.cluster is not None:
+        if not path.exists():
+            raise typer.BadParameter(
+                f'{path} does not exist; write it with [clusters.{chosen.cluster}] and namesrvAddr = "HOST:PORT"'
+            )
+        return read_clusters(path).named(chosen.cluster, path).namesrv_addr
+    if (from_environment := environment.get("NAMESRV_ADDR", "").strip()) and option is None:
+        return from_environment
+    if option is None and (chosen.config is not None or path.exists()):
+        clusters = read_clusters(path)
+        if clusters.default is not None:
+            return clusters.clusters[clusters.default].namesrv_addr
+    raise typer.BadParameter(
+        f"no name server given; use -n HOST:PORT, set NAMESRV_ADDR, or name clusters in {path} and use --cluster NAME"
+    )
+
+
+def complete_cluster(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of clusters that begin so, for the completion of a shell."""
+    try:
+        names = read_clusters(ctx.params.get("config") or config_file()).clusters
+    except typer.BadParameter:
+        return []  # a shell shows no errors while someone types
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,81 @@
+"""Admin client for ``mqadmin --dry-run``: it reads from the servers, and lists the requests that would change them."""
+
+from typing import Any, Final
+
+import msgspec
+
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.requests import client_request
+from rocketbroker.codec.remoting.remoting_command import Command, response, to_ext_fields
+from rocketbroker.codec.remoting.request_code import RequestCode
+
+# Requests that read are sent. Their names begin so; one that this misses is listed instead of sent, which does no harm.
+_READING: Final = (
+    "GET_",
+    "QUERY_",
+    "VIEW_",
+    "SEARCH_",
+    "CHECK_",
+    "AUTH_GET_",
+    "AUTH_LIST_",
+    "WHO_",
+    "INVOKE_BROKER_TO_GET_",
+)
+_SHOWN_BODY: Final = 500
+
+
+class PlannedRequest(msgspec.Struct, rename="camel"):
+    """A request that would have been sent; ``body`` is text, cut at 500 characters."""
+
+    address: str
+    request: str
+    code: int
+    fields: dict[str, str]
+    body: str
+
+    def __str__(self) -> str:
+        fields = "".join(f" {name}={value}" for name, value in self.fields.items())
+        return f"would send {self.request} ({self.code}) to {self.address}:{fields}{self.body and f' body={self.body}'}"
+
+
+def is_reading(code: int) -> bool:
+    """Return true if a request is known to change nothing."""
+    try:
+        return RequestCode(code).name.startswith(_READING)
+    except ValueError:
+        return False
+
+
+class DryRunClient(AdminClient):
+    """An admin client that sends only requests that read.
+
+    A request that would change something gets an empty successful answer. So the caller may fail to decode it, or may
+    not come to the requests that depend on its contents.
+
+    Attributes:
+        planned: the requests that were not sent.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.planned: list[PlannedRequest] = []
+
+    async def _invoke(self, address: str, command: Command) -> Command:
+        return await super()._invoke(address, command) if is_reading(command.code) else self._plan(address, command)
+
+    async def _ask_name_servers(self, code: int, header: object = None, body: bytes = b"") -> dict[str, Command]:
+        if is_reading(code):
+            return await super()._ask_name_servers(code, header, body)
+        addresses = await self._name_server.addresses()
+        return {address: self._plan(address, client_request(code, header, body)) for address in addresses}
+
+    async def _ask_name_server(self, code: int, header: object = None) -> Command:
+        if is_reading(code):
+            return await super()._ask_name_server(code, header)
+        return self._plan((await self._name_server.addresses())[0], client_request(code, header))
+
+    def _plan(self, address: str, command: Command) -> Command:
+        body = bytes(command.body).decode(errors="replace")[:_SHOWN_BODY]
+        name = RequestCode(command.code).name if command.code in set(RequestCode) else str(command.code)
+        self.planned.append(PlannedRequest(address, name, command.code, to_ext_fields(command.header) or {}, body))
+        return response()
