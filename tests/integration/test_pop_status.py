@@ -1,12 +1,12 @@
 """``mqadmin popStatus`` at a running broker with messages in flight."""
 
-import json
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
+from tests.support.admin_schemas import checked_json
 from tests.support.our_servers import Cluster, OurServers
 from tests.support.pop_script import GROUP, PopScript, fields_of, handle_of
 
@@ -16,7 +16,7 @@ def rows(cluster: Cluster, *options: str) -> dict[int, dict[str, int]]:
     arguments = ["popStatus", "-n", cluster.address, "-g", GROUP, "-t", "PopStatus", "--json", *options]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.stderr
-    return {row["queueId"]: row for row in json.loads(done.stdout)["queues"]}
+    return {row["queueId"]: row for row in checked_json("popStatus", done.stdout)["queues"]}
 
 
 def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
@@ -55,7 +55,7 @@ def test_messages_of_an_ordered_batch_are_in_flight(tmp_path: Path):
         progress = CliRunner().invoke(
             app, ["consumerProgress", "-n", cluster.address, "-g", GROUP, "-t", "PopStatus", "--json"]
         )
-        assert json.loads(progress.stdout)["inflightTotal"] == 2
+        assert checked_json("consumerProgress", progress.stdout)["inflightTotal"] == 2
         for offset in (0, 2):
             assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset, True)).answer().code == 0
         assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from typer.testing import CliRunner
 
@@ -9,6 +7,7 @@ from rocketbroker.app.mqadmin.command import print_report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketbroker.common.errors import RemotingConnectError
+from tests.support.admin_schemas import checked_json
 
 SLAVES = [
     HAConnectionRuntimeInfo("192.0.2.2:4000", 900, 100, True, 2048, 1000),
@@ -74,7 +73,7 @@ async def test_the_brokers_of_a_cluster_are_asked_and_one_that_is_gone_is_a_fail
 
     assert report.failures == ["gone:1: refused"]
     print_report(report, as_json=True)
-    brokers = json.loads(capsys.readouterr().out)["brokers"]
+    brokers = checked_json("haStatus", capsys.readouterr().out)["brokers"]
     assert [row["addr"] for row in brokers] == ["master:1", "slave:1", "gone:1"]
     assert brokers[0]["status"]["inSyncSlaveNums"] == 1
     assert brokers[1]["status"]["haClientRuntimeInfo"]["maxOffset"] == 900

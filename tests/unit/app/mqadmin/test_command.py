@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from tests.support.admin_schemas import checked_json
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 RUNTIME = {
@@ -99,7 +100,7 @@ class Stage:
     async def json(self, *args: str) -> Any:
         code, out, err = await self.call(*args, "--json")
         assert (code, err) == (0, "")
-        return json.loads(out)
+        return checked_json(args[0], out)
 
     async def lines(self, *args: str) -> list[list[str]]:
         code, out, err = await self.call(*args)
@@ -280,6 +281,11 @@ async def test_a_group_that_cannot_be_is_refused(stage: Stage, options: tuple[st
 
 
 async def test_delete_topic(stage: Stage):
+    deleted = await stage.json("deleteTopic", "-c", "DefaultCluster", "-t", "T")
+    assert deleted["brokers"] == [stage.broker.address]
+
+
+async def test_delete_topic_asks_brokers_and_name_servers(stage: Stage):
     code, out, _ = await stage.call("deleteTopic", "-c", "DefaultCluster", "-t", "T")
     assert (code, out.splitlines()) == (
         0,

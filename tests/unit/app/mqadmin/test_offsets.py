@@ -17,6 +17,7 @@ from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, Res
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from tests.support.admin_schemas import checked_json
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 QUEUE = MessageQueue("T", "broker-a", 1)
@@ -50,7 +51,7 @@ class Stage:
     async def json(self, *args: str) -> Any:
         code, out, err = await self.call(*args, "--json")
         assert (code, err) == (0, "")
-        return json.loads(out)
+        return checked_json(args[0], out)
 
 
 @pytest.fixture
