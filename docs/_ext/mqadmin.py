@@ -16,7 +16,7 @@ For operators: show and change clusters, topics, groups and messages. `mqadmin S
 letters and columns of RocketMQ's own `mqadmin`, and works with any RocketMQ name server and broker.
 
 - `-n HOST:PORT` names the name servers, several joined by `;`. Without it, `mqadmin --cluster NAME SUB_COMMAND` takes
-  them from a [file of clusters](#named-clusters); then the variable `NAMESRV_ADDR` counts, then the default of the file.
+  them from a [file of clusters](#named-clusters). Then come the variable `NAMESRV_ADDR` and the default of the file.
 - `--json` prints one JSON value with stable keys instead of text and tables. Its times are ms since 1970.
 - `--watch SECONDS` repeats a sub-command that only reads, and redraws the terminal. Ctrl-C ends it.
 - A sub-command that deletes asks for confirmation if its input is a terminal, unless `--yes` is given. Without a
@@ -32,8 +32,8 @@ letters and columns of RocketMQ's own `mqadmin`, and works with any RocketMQ nam
 
 ## Named clusters
 
-`~/.config/rocketbroker/mqadmin.toml` (below `$XDG_CONFIG_HOME` if that is set, or the file after `--config`) gives names
-to clusters:
+`~/.config/rocketbroker/mqadmin.toml` gives names to clusters. The file is below `$XDG_CONFIG_HOME` if that is set, and
+`--config FILE` reads another one:
 
 ```toml
 default = "dev"

@@ -38,4 +38,7 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "messages": {
         "queryMsgById": "Show a message by its id.",
     },
+    "bench": {
+        "bench": "Measure rates and latencies of sends and deliveries.",
+    },
 }
