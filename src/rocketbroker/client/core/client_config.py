@@ -1,8 +1,5 @@
 """Settings and signatures of the connections of a client (ClientConfig and AclClientRPCHook of RocketMQ)."""
 
-import base64
-import hashlib
-import hmac
 import os
 import ssl
 from collections.abc import Callable
@@ -13,16 +10,18 @@ import msgspec
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.client.core.name_server_client import NameServerClient
 from rocketbroker.client.core.options import CheckedStruct, Seconds
-from rocketbroker.client.core.requests import V4_9_3
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command, to_ext_fields
+from rocketbroker.codec.remoting.request_signature import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    UNIQUE_KEY_QUERY,
+    V4_9_3,
+    SigningKey,
+)
 from rocketbroker.transport.remoting_client import RemotingClient
-
-ACCESS_KEY = "AccessKey"
-SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
-SIGNATURE = "Signature"
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class SessionCredentials(CheckedStruct, frozen=True):
@@ -64,22 +63,16 @@ class AclClientRPCHook:
         self._names = {ACCESS_KEY: credentials.access_key}
         if credentials.security_token:
             self._names[SECURITY_TOKEN] = credentials.security_token
-        self._secret = credentials.secret_key.encode()
+        self._key = SigningKey(credentials.secret_key)
 
     def sign(self, command: Command) -> None:
         """Add the user and the signature to the header of a request."""
         fields = {**(to_ext_fields(command.header) or {}), **self._names}
         fields.pop(SIGNATURE, None)
-        names = sorted(fields)
         if UNIQUE_KEY_QUERY in fields:
             # 4.9 leaves this field out of the signature; 5.x does so for clients up to 4.9.3 only.
-            names.remove(UNIQUE_KEY_QUERY)
             command.version = V4_9_3
-        # The values in the order of their names, then the body.
-        content = "".join(map(fields.__getitem__, names)).encode()
-        digest = hmac.new(self._secret, content, hashlib.sha1)
-        digest.update(command.body)
-        command.header = {**fields, SIGNATURE: base64.b64encode(digest.digest()).decode()}
+        command.header = {**fields, SIGNATURE: self._key.signature(fields, command.version, command.body)}
 
 
 _TLS = "True, or a context such as ssl.create_default_context(cafile=...)"

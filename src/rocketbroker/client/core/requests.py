@@ -103,7 +103,6 @@ class FailureLog:
 # Commands carry the ordinal of an enum. From V3_9_1 (ordinal 194, 195) on it counts without a gap: each version has a
 # SNAPSHOT, even, and a release, odd; after x.9.9 comes (x+1).0.0. The enum ends with V5_9_9.
 
-V4_9_3 = 399
 V5_0_0_SNAPSHOT = 412
 _FIRST_REGULAR = 194
 _LAST = 611

@@ -6,7 +6,8 @@ import pytest
 
 from rocketbroker.client.core import requests
 from rocketbroker.client.core.heartbeat_sender import HeartbeatSender
-from rocketbroker.client.core.requests import V4_9_3, V5_0_0_SNAPSHOT, FailureLog, version_desc
+from rocketbroker.client.core.requests import V5_0_0_SNAPSHOT, FailureLog, version_desc
+from rocketbroker.codec.remoting.request_signature import V4_9_3
 from rocketbroker.transport.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,201 @@
+"""Rights of each request code: the table is whole, and what the original leaves open is closed."""
+
+from typing import Any
+
+import pytest
+
+from docs._ext.request_codes import served_codes
+from rocketbroker.auth.authorization import Right
+from rocketbroker.auth.policies import Action, Resource
+from rocketbroker.auth.request_rights import ROUTE_READS, RequestRights, listed_codes
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    LockBatchRequestBody,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody, QueryAssignmentRequestBody
+from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
+from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import CodecError
+
+OURS = RequestRights("C")
+APACHE = RequestRights("C", as_apache=True)
+AUTH_CODES = set(range(3001, 3011))
+CONSUME = {"consumerGroup": "G", "topic": "T"}
+
+
+def shown(rights: list[Right]) -> list[str]:
+    return [str(right) for right in rights]
+
+
+def test_each_served_code_has_a_row():
+    assert served_codes() | AUTH_CODES <= listed_codes()
+
+
+def test_a_row_is_that_of_a_served_code():
+    assert listed_codes() - AUTH_CODES <= served_codes()
+    assert listed_codes() >= ROUTE_READS
+
+
+@pytest.mark.parametrize("code", sorted(listed_codes()), ids=lambda code: RequestCode(code).name)
+def test_a_request_without_anything_is_open_only_where_clients_need_that(code: int):
+    """A producer's heartbeat has no group, and clients of 4.x end transactions without a topic."""
+    body = b'{"clientID":"c","clientId":"c","consumerGroup":"G","topic":"T","topicConfigList":[],"acks":[]}'
+    is_open = {34, 35, 37, 18, 200_151}
+    assert (OURS.of(code, {}, body) == []) == (code in is_open)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "rights"),
+    [
+        (10, {"topic": "T", "producerGroup": "P"}, ["Pub on Topic:T"]),
+        (310, {"a": "P", "b": "T"}, ["Pub on Topic:T"]),
+        (320, {"a": "P", "b": "%DLQ%G"}, ["Pub on Topic:%DLQ%G"]),
+        (370, {"topic": "T"}, ["Pub on Topic:T"]),
+        (37, {"topic": "T"}, ["Pub on Topic:T"]),
+        (11, CONSUME, ["Sub on Topic:T", "Sub on Group:G"]),
+        (12, {"topic": "T"}, ["Sub or Get on Topic:T"]),
+        (14, CONSUME, ["Sub or Get on Topic:T", "Sub or Get on Group:G"]),
+        (15, CONSUME, ["Sub or Update on Topic:T", "Sub or Update on Group:G"]),
+        (17, {"topic": "T"}, ["Create on Topic:T"]),
+        (30, {"topic": "T"}, ["Get on Topic:T"]),
+        (35, {"consumerGroup": "G"}, ["Sub on Group:G"]),
+        (35, {"producerGroup": "P", "consumerGroup": " "}, []),
+        (36, {"group": "G"}, ["Sub on Group:G"]),
+        (38, {"consumerGroup": "G"}, ["Sub or Get on Group:G"]),
+        (103, {"clusterName": "other"}, ["Update on Cluster:other"]),
+        (105, {"topic": "T"}, ["Pub or Sub or Get on Topic:T"]),
+        (105, {"topic": "%RETRY%G"}, ["Sub or Get on Group:G"]),
+        (204, {"topic": "T"}, ["Get on Cluster:C"]),
+        (207, {"groupName": "G"}, ["Delete on Group:G"]),
+        (208, {"consumerGroup": "G", "topicList": "T;;U"}, ["Get on Group:G", "Get on Topic:T", "Get on Topic:U"]),
+        (308, {"filterGroups": "A,B", "compareGroup": "G"}, ["Get on Group:A", "Get on Group:B", "Get on Group:G"]),
+        (314, {"srcGroup": "A", "destGroup": "G"}, ["Update on Group:G"]),
+        (3005, {}, ["Get on Cluster:C"]),
+        (200_050, CONSUME, ["Sub on Group:G", "Sub on Topic:T"]),
+    ],
+)
+def test_these_are_the_rights_of_the_original(code: int, fields: dict[str, str], rights: list[str]):
+    assert shown(OURS.of(code, fields)) == shown(APACHE.of(code, fields)) == rights
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "ours"),
+    [
+        (25, {}, ["Update on Cluster:C"]),
+        (26, {}, ["Get on Cluster:C"]),
+        (200, {}, ["Update on Cluster:C"]),
+        (206, {}, ["List on Cluster:C"]),
+        (318, {}, ["Update on Cluster:C"]),
+        (324, {"topic": "T"}, ["Pub on Topic:T"]),
+        (325, {"b": "T"}, ["Pub on Topic:T"]),
+        (361, CONSUME, ["Sub on Topic:T", "Sub on Group:G"]),
+        (999_999, {}, ["Update on Cluster:C"]),
+        (33, {"offset": "0"}, ["Get on Cluster:C"]),
+    ],
+)
+def test_a_request_that_the_original_leaves_open_needs_a_right(code: int, fields: dict[str, str], ours: list[str]):
+    assert shown(OURS.of(code, fields)) == ours
+    assert APACHE.of(code, fields) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "ours", "apache"),
+    [
+        ("%RETRY%G", [], []),
+        ("%RETRY%victim", ["Sub on Group:victim"], []),
+        ("%RETRY%G+T", ["Sub on Topic:T"], []),
+        ("%RETRY%G_T", ["Sub on Topic:T"], []),
+        ("%RETRY%", ["Sub on Group:"], []),
+    ],
+)
+def test_a_group_reads_no_retry_topic_of_another(topic: str, ours: list[str], apache: list[str]):
+    for code in (11, 361):
+        assert shown(OURS.of(code, {"consumerGroup": "G", "topic": topic})) == [*ours, "Sub on Group:G"]
+    assert shown(APACHE.of(11, {"consumerGroup": "G", "topic": topic})) == [*apache, "Sub on Group:G"]
+    # Of a pop, the original asks for a group of the name after the prefix.
+    assert shown(OURS.of(200_051, {"consumerGroup": "G", "topic": topic})) == ["Sub on Group:G", *ours]
+    after_prefix = topic.removeprefix("%RETRY%")
+    assert shown(APACHE.of(200_051, {"consumerGroup": "G", "topic": topic})) == [
+        "Sub on Group:G",
+        f"Sub on Group:{after_prefix}",
+    ]
+
+
+def test_a_query_of_a_retry_topic_needs_its_group():
+    assert shown(OURS.of(12, {"topic": "%RETRY%G"})) == ["Sub or Get on Group:G"]
+    assert shown(APACHE.of(12, {"topic": "%RETRY%G"})) == ["Sub or Get on Topic:%RETRY%G"]
+
+
+def test_a_send_to_a_retry_topic_needs_its_group_not_the_one_claimed():
+    fields = {"a": "mine", "b": "%RETRY%victim"}
+    assert shown(OURS.of(310, fields)) == ["Sub on Group:victim"]
+    assert shown(APACHE.of(310, fields)) == ["Sub on Group:mine"]
+    assert shown(APACHE.of(310, {"a": " ", "b": "%RETRY%victim"})) == ["Sub on Group:victim"]
+
+
+def test_a_heartbeat_needs_the_groups_and_topics_it_consumes():
+    subscriptions = [SubscriptionData("T"), SubscriptionData("%RETRY%G"), SubscriptionData("%RETRY%H")]
+    body = HeartbeatData("c", [ProducerData("P")], [ConsumerData("G", subscription_data_set=subscriptions)]).encode()
+    assert shown(APACHE.of(34, {}, body)) == ["Sub on Group:G", "Sub on Topic:T"]
+    assert shown(OURS.of(34, {}, memoryview(body))) == ["Sub on Group:G", "Sub on Topic:T", "Sub on Group:H"]
+
+
+@pytest.mark.parametrize("code", [41, 42])
+def test_a_lock_needs_the_group_and_each_topic_once(code: int):
+    queues = [MessageQueue("T", "b", 0), MessageQueue("T", "b", 1), MessageQueue("%RETRY%G", "b", 0)]
+    body = LockBatchRequestBody("G", "c", mq_set=queues).encode()
+    assert shown(OURS.of(code, {}, body)) == ["Sub on Group:G", "Sub on Topic:T"]
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "ours"),
+    [
+        (
+            18,
+            CreateTopicListRequestBody([TopicConfig("T"), TopicConfig("U")]),
+            ["Create on Topic:T", "Create on Topic:U"],
+        ),
+        (46, CheckClientRequestBody("c", "G", SubscriptionData("T")), ["Sub on Group:G", "Sub on Topic:T"]),
+        (400, QueryAssignmentRequestBody("T", "G", "c"), ["Sub on Group:G", "Sub on Topic:T"]),
+        (
+            200_151,
+            BatchAckMessageRequestBody("b", [BatchAck("G", "T", "0", 1, 0, 0, 1, 1, b"\1")] * 2),
+            ["Sub on Group:G", "Sub on Topic:T"],
+        ),
+    ],
+)
+def test_names_in_a_body_that_the_original_does_not_read_are_checked(code: int, body: Any, ours: list[str]):
+    assert shown(OURS.of(code, {}, body.encode())) == ours
+    assert APACHE.of(code, {}, body.encode()) == []
+
+
+@pytest.mark.parametrize("code", [18, 34, 41, 42, 46, 400, 200_151])
+def test_a_body_that_cannot_be_read_is_an_error(code: int):
+    with pytest.raises(CodecError):
+        OURS.of(code, {}, b"{")
+
+
+def test_a_plain_client_needs_nothing_but_pub_and_sub():
+    """Codes of a producer and of a consumer that continues; a new group also asks for offsets, with Get."""
+    heartbeat = HeartbeatData(
+        "c", [ProducerData("P")], [ConsumerData("G", subscription_data_set=[SubscriptionData("T")])]
+    )
+    asked = [
+        *OURS.of(310, {"a": "P", "b": "T"}),
+        *OURS.of(34, {}, heartbeat.encode()),
+        *OURS.of(35, {"consumerGroup": "G", "producerGroup": "P"}),
+        *OURS.of(46, {}, CheckClientRequestBody("c", "G", SubscriptionData("T")).encode()),
+        *OURS.of(400, {}, QueryAssignmentRequestBody("T", "G", "c").encode()),
+        *(right for code in (11, 14, 15, 361, 200_050, 200_051, 200_053) for right in OURS.of(code, CONSUME)),
+        *OURS.of(36, {"group": "G"}),
+        *OURS.of(38, {"consumerGroup": "G"}),
+        *OURS.of(105, {"topic": "T"}),
+    ]
+    topic, group = Resource.topic("T"), Resource.group("G")
+    held = {(topic, Action.PUB), (topic, Action.SUB), (group, Action.SUB)}
+    assert [right for right in asked if not {(right.resource, action) for action in right.actions} & held] == []
