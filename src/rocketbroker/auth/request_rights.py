@@ -138,16 +138,14 @@ def _open(strict: Rights) -> Rights:
     return lambda asked: () if asked.as_apache else strict(asked)
 
 
-def _send(topic: str, group: str) -> Rights:
+def _send(topic: str) -> Rights:
     """Return the rights of a send: Pub on the topic, or Sub on the group whose retry topic it is."""
 
     def rights(asked: Asked) -> Iterable[Right]:
         name = asked.fields.get(topic, "")
-        if not name.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            return [Right(Resource.topic(name), _PUB)]
-        # The original believes the group in the request, so that anyone could send to any retry topic.
-        claimed = asked.fields.get(group, "") if asked.as_apache else ""
-        return [Right(Resource.group(claimed if claimed.strip() else name), _SUB)]
+        if name.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return [Right(Resource.group(name), _SUB)]
+        return [Right(Resource.topic(name), _PUB)]
 
     return rights
 
@@ -230,11 +228,11 @@ _SUB_GET: Final = (Action.SUB, Action.GET)
 
 _ROWS: Final[Mapping[int, Rights]] = {
     # Messages
-    Code.SEND_MESSAGE: _send("topic", "group"),
-    Code.SEND_MESSAGE_V2: _send("b", "a"),
-    Code.SEND_BATCH_MESSAGE: _send("b", "a"),
-    Code.SEND_REPLY_MESSAGE: _open(_send("topic", "producerGroup")),
-    Code.SEND_REPLY_MESSAGE_V2: _open(_send("b", "a")),
+    Code.SEND_MESSAGE: _send("topic"),
+    Code.SEND_MESSAGE_V2: _send("b"),
+    Code.SEND_BATCH_MESSAGE: _send("b"),
+    Code.SEND_REPLY_MESSAGE: _open(_send("topic")),
+    Code.SEND_REPLY_MESSAGE_V2: _open(_send("b")),
     Code.RECALL_MESSAGE: lambda asked: [Right(Resource.topic(asked.fields.get("topic", "")), _PUB)],
     Code.END_TRANSACTION: _end_transaction,
     Code.RESUME_CHECK_HALF_MESSAGE: _fields(_UPDATE, _topic()),

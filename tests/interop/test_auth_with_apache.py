@@ -1,0 +1,225 @@
+"""Decisions, rights and signatures, compared with Apache's own classes in one JVM that is asked line by line."""
+
+import base64
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docs._ext.request_codes import sections
+from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.policies import Acl, PolicyType
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import (
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    LockBatchRequestBody,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketbroker.codec.remoting.headers import auth
+from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader
+from rocketbroker.codec.remoting.request_signature import V4_9_3, SigningKey
+from tests.support.access_cases import Access, accesses, acls
+from tests.support.java_toolchain import OPENS, SOURCES, driver_classpath, find_tools, require_java
+
+pytestmark = pytest.mark.java
+
+AUTH_HEADERS = [
+    auth.CreateUserRequestHeader,
+    auth.UpdateUserRequestHeader,
+    auth.DeleteUserRequestHeader,
+    auth.GetUserRequestHeader,
+    auth.ListUsersRequestHeader,
+    auth.CreateAclRequestHeader,
+    auth.UpdateAclRequestHeader,
+    auth.DeleteAclRequestHeader,
+    auth.GetAclRequestHeader,
+    auth.ListAclsRequestHeader,
+]
+HEADERS: dict[int, type[CommandCustomHeader] | None] = {
+    **{code: route.header_type for _, _, routes in sections() for code, route in routes.items()},
+    **dict(enumerate(AUTH_HEADERS, 3001)),
+}
+NAMES = {
+    "topic": ["T", "%RETRY%G", "%RETRY%H", "%DLQ%G"],
+    "group": ["G", "H", "%RETRY%G"],
+    "topicList": ["T", "T;U", "T;%RETRY%G", ";"],
+    "filterGroups": ["G", "G,H", ","],
+    "cluster": ["C", "D"],
+}
+#: Fields whose texts Apache's headers read as something else than a name.
+VALUES = {"topicFilterType": "SINGLE_TAG", "i": "", "properties": "", "n": "b"}
+
+
+class Apache:
+    """The JVM."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdin
+        assert process.stdout
+        self._in: IO[str] = process.stdin
+        self._out: IO[str] = process.stdout
+
+    def ask(self, lines: Sequence[str]) -> list[str]:
+        """Return the answers to some lines, few enough for the buffers of both pipes."""
+        answers: list[str] = []
+        for start in range(0, len(lines), 100):
+            part = lines[start : start + 100]
+            self._in.write("".join(f"{line}\n" for line in part))
+            self._in.flush()
+            answers += [self._answer() for _ in part]
+        return answers
+
+    def _answer(self) -> str:
+        while line := self._out.readline():
+            mark, _, text = line.rstrip("\n").partition("\t")
+            if mark == "ANSWER":
+                return text
+        raise AssertionError("the JVM has ended")
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
+    require_java()
+    classpath = driver_classpath("Decide", "5.5.0", SOURCES / "auth")
+    home = tmp_path_factory.mktemp("auth")
+    command = [
+        find_tools()["java"],
+        *OPENS,
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        f"-Duser.home={home}",
+        "-cp",
+        classpath,
+        "Decide",
+    ]
+    with (
+        Path(home, "errors").open("w") as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8"
+        ) as process,
+    ):
+        held = Apache(process)
+        assert held.ask(["NEW"]) == ["OK"]
+        yield held
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(30) == 0, Path(home, "errors").read_text()
+
+
+def entry_lines(acl: Acl) -> list[str]:
+    return [
+        "\t".join(
+            [
+                "ENTRY",
+                kind.word,
+                str(entry.resource),
+                ",".join(action.word for action in entry.actions),
+                ",".join(entry.sources),
+                entry.decision.word,
+            ]
+        )
+        for kind in PolicyType
+        for entry in acl.entries(kind)
+    ]
+
+
+def ask_line(access: Access) -> str:
+    actions = ",".join(action.word for action in access.right.actions)
+    return f"ASK\t{access.right.resource}\t{actions}\t{access.address}"
+
+
+@settings(max_examples=300, deadline=None)
+@given(acl=acls(), asked=st.lists(accesses(), min_size=20, max_size=40))
+def test_decisions_are_those_of_apaches_handler(apache: Apache, acl: Acl, asked: list[Access]):
+    entries = entry_lines(acl)
+    answers = apache.ask(["NEW", *entries, *map(ask_line, asked)])[1 + len(entries) :]
+    rules = AccessRules(acls={"joe": acl})
+
+    decided = ["ALLOW" if rules.decide("joe", one.right, one.address).allowed else "DENY" for one in asked]
+    assert decided == answers
+
+
+def texts_of(header: type[CommandCustomHeader]) -> st.SearchStrategy[dict[str, str]]:
+    """Fields of a header with few names; an optional one may be absent."""
+    fields = {}
+    for field in msgspec.structs.fields(header):
+        name = field.encode_name
+        kind = next((key for key in NAMES if key.lower() in name.lower()), "")
+        kind = {"b": "topic", "a": "group"}.get(name, kind) if header.__name__.endswith("V2") else kind
+        values = NAMES.get(name, NAMES.get(kind, []))
+        value = st.just(VALUES[name]) if name in VALUES else st.sampled_from(values) if values else None
+        if value is None:
+            value = st.just("false" if field.type is bool or bool in getattr(field.type, "__args__", ()) else "1")
+        fields[name] = value if field.required else st.none() | value
+    return st.fixed_dictionaries(fields).map(
+        lambda found: {key: text for key, text in found.items() if text is not None}
+    )
+
+
+def body_of(code: int) -> st.SearchStrategy[bytes]:
+    topics, groups = st.sampled_from(NAMES["topic"]), st.sampled_from(NAMES["group"])
+    if code == 34:
+        subscriptions = st.lists(st.builds(SubscriptionData, topics), max_size=3)
+        consumers = st.builds(
+            lambda group, found: ConsumerData(
+                group, ConsumeType.CONSUME_PASSIVELY, MessageModel.CLUSTERING, subscription_data_set=found
+            ),
+            groups,
+            subscriptions,
+        )
+        return st.lists(consumers, max_size=1).map(
+            lambda found: HeartbeatData("c", [ProducerData("P")], found).encode()
+        )
+    if code in {41, 42}:
+        queues = st.lists(st.builds(lambda topic: MessageQueue(topic, "b", 0), topics), max_size=1)
+        return st.builds(lambda group, found: LockBatchRequestBody(group, "c", mq_set=found).encode(), groups, queues)
+    return st.just(b"")
+
+
+@pytest.mark.parametrize("code", sorted(HEADERS))
+def test_rights_are_those_of_apaches_builder(apache: Apache, code: int):
+    header = HEADERS[code]
+    fields = texts_of(header) if header else st.just({"unused": "1"})
+    ours = RequestRights("C", as_apache=True)
+
+    @settings(max_examples=25, deadline=None)
+    @given(fields=fields, body=body_of(code))
+    def compare(fields: dict[str, str], body: bytes) -> None:
+        # Without any field, Apache's broker checks nothing.
+        fields = {**fields, "AccessKey": "joe"}
+        words = [f"{name}={text}" for name, text in fields.items()]
+        (answer,) = apache.ask(["\t".join(["RIGHTS", str(code), base64.b64encode(body).decode(), *words])])
+        # Subscriptions are a set in Java, so that the same right may be asked for more often here.
+        assert set(map(str, ours.of(code, fields, body))) == set(filter(None, answer.split("; ")))
+
+    compare()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    fields=st.dictionaries(
+        st.text("abcXYZ_", min_size=1, max_size=4) | st.just("_UNIQUE_KEY_QUERY") | st.just("Signature"),
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), max_size=8),
+        max_size=6,
+    ),
+    version=st.sampled_from([V4_9_3 - 1, V4_9_3, V4_9_3 + 1, 513]),
+    body=st.binary(max_size=50),
+    secret=st.text("abc-123 ä'\"", min_size=1, max_size=80).filter(str.strip),
+)
+def test_signatures_are_those_of_apaches_signer(
+    apache: Apache, fields: dict[str, str], version: int, body: bytes, secret: str
+):
+    fields = {**fields, "AccessKey": "joe"}
+    words = [f"{name}={text}" for name, text in fields.items()]
+    line = "\t".join(["SIGN", secret, str(version), base64.b64encode(body).decode(), *words])
+    assert apache.ask([line]) == [SigningKey(secret).signature(fields, version, body)]
