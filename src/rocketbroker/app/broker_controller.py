@@ -81,6 +81,7 @@ from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, port_of
+from rocketbroker.transport.tls_transport import RemotingTls
 
 if TYPE_CHECKING:
     from rocketbroker.app.grpc_port import GrpcPort
@@ -138,7 +139,8 @@ class BrokerController:
         self._request_modes = MessageRequestModeManager(folder / "messageRequestMode.json", config, submit)
         self._timer_metrics = TimerMetrics(folder / "timermetrics", submit)
         # Name servers and other brokers
-        self._network = network = OuterNetwork(config, settings.store, self.topic_configs)
+        self._tls = RemotingTls(settings.transport)
+        self._network = network = OuterNetwork(config, settings.store, self.topic_configs, self._tls)
         self.outer_api, self.master_address = network.outer_api, network.master_address
         self._escape = EscapeBridge(config, network.client, network.routes.fetch)
         # Clients
@@ -465,6 +467,7 @@ class BrokerController:
                 is_trusted=mode.trusts,
                 parts_of=self._fast_failure.parts_of,
             ),
+            tls=self._tls.server,
         )
         if self._sockets:
             server.listen_on(self._sockets)
@@ -586,6 +589,7 @@ class BrokerController:
             await self.stop()
             raise
         self._tasks.start(self._warm_up(), "warm up")
+        self._tls.watch(self._tasks)
 
     async def _warm_up(self) -> None:
         """Import the modules of the first message off the loop."""

@@ -110,7 +110,7 @@ class BrokerReplication:
         sockets: the bound sockets of the HA port; none for a slave.
         store: the store.
         transfers: the wait of messages for slaves.
-        network: name servers, which name slaves and the master.
+        network: name servers, which name slaves and the master, and TLS.
         roles: the role of the broker.
         clock: source of the time.
     """
@@ -136,9 +136,16 @@ class BrokerReplication:
             store.appender,
             SlaveGate(settings.transport, settings.broker.broker_ip1, lambda: known.hosts, known.look_again),
             transfers,
+            network.tls.server,
         )
         self.client = HAClient(
-            config, network.master_address.ha_address, self.replica_log, store.commit_log, store.flusher, clock
+            config,
+            network.master_address.ha_address,
+            self.replica_log,
+            store.commit_log,
+            store.flusher,
+            clock,
+            network.tls.outgoing,
         )
 
     @property

@@ -16,6 +16,7 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.common.certificates import load_certificate, self_signed_certificate
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import Entry
@@ -23,7 +24,6 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
-from rocketbroker.proxy.certificates import load_certificate, self_signed_certificate
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
 from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer, Tls
 from rocketbroker.proxy.local_service_manager import LocalServiceManager

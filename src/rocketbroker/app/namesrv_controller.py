@@ -26,6 +26,7 @@ from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.tls_transport import RemotingTls
 
 if TYPE_CHECKING:
     from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
@@ -45,7 +46,9 @@ class NamesrvController:
         self._tasks = TaskOwner("namesrv")
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-persist")
         self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-decode")
-        self._client = RemotingClient()
+        transport = settings.transport
+        self._tls = RemotingTls(transport)
+        self._client = RemotingClient(tls=self._tls.outgoing)
         config = settings.namesrv
         clock = SystemClock()
         self.kv_config_manager = KVConfigManager(config, self._executor)
@@ -56,7 +59,6 @@ class NamesrvController:
         executors = NamesrvExecutors(persist=self._executor, decode=self._decoder)
         store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)
         self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock)
-        transport = settings.transport
         mode = ProtectedMode(transport)
         self._server = RemotingServer(
             self.routes,
@@ -64,6 +66,7 @@ class NamesrvController:
             port=transport.listen_port,
             limits=limits_of(transport),
             hooks=EndpointHooks(on_close=self.route_info_manager.connection_closed, admit=mode, is_trusted=mode.trusts),
+            tls=self._tls.server,
         )
         self.address_server: AddressServer | None = None
         if config.address_server_enable:
@@ -111,6 +114,7 @@ class NamesrvController:
         """
         self.kv_config_manager.load()
         await self._parts.start()
+        self._tls.watch(self._tasks)
         interval_s = self._settings.namesrv.scan_not_active_broker_interval / 1000
         self._tasks.every(interval_s, self.route_info_manager.scan_not_active_broker, "scanNotActiveBroker")
 

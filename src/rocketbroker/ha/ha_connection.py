@@ -76,6 +76,8 @@ _MOST_UNSENT: Final = 1 << 20
 # Bytes read at a time from the part of the log that may not be in memory.
 _READ_SIZE: Final = 1 << 20
 _MOMENT_S: Final = 0.001
+# Reports have eight bytes.
+_ROOM: Final = 4096
 
 
 class HAConnectionOwner(Protocol):
@@ -91,7 +93,7 @@ class HAConnectionOwner(Protocol):
         """Remove a closed connection."""
 
 
-class HAConnection(asyncio.Protocol):
+class HAConnection(asyncio.BufferedProtocol):
     """Sends the log to a slave from the offset that its first report names.
 
     Attributes:
@@ -114,6 +116,7 @@ class HAConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reports = ReportReader()
+        self._room = memoryview(bytearray(_ROOM))
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._catch_up: asyncio.Task[None] | None = None
@@ -143,8 +146,17 @@ class HAConnection(asyncio.Protocol):
             log.info("HAService: the slave at %s has closed its connection%s", self.peer, f": {exc}" if exc else "")
         self._forget()
 
-    def data_received(self, data: bytes) -> None:
+    def secured(self, transport: asyncio.Transport) -> None:
+        """Write to an encrypted transport from now on."""
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Called by asyncio."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio."""
+        data = bytes(self._room[:nbytes])
         if self._transport is None:
             return
         self._last_heard = self._loop.time()

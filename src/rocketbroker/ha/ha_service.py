@@ -28,6 +28,7 @@ from rocketbroker.store.commitlog.put_message import (
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import ProtectedMode, is_this_machine
 from rocketbroker.transport.remoting_server import listen
+from rocketbroker.transport.tls_transport import FirstByte, ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +210,7 @@ class HAService:
 
     Args:
         appender: calls ``wakeup`` after messages were appended, while slaves are connected.
+        tls: serves TLS, besides plain text or alone; ``None`` for plain text alone.
     """
 
     def __init__(
@@ -219,8 +221,10 @@ class HAService:
         appender: MessageAppender,
         gate: SlaveGate[HAConnection],
         transfers: GroupTransferService,
+        tls: ServerTls | None = None,
     ) -> None:
         self._sockets = sockets
+        self._tls = tls
         self._config = config
         self._source = source
         self._appender = appender
@@ -248,13 +252,17 @@ class HAService:
             listen(listening, _BACKLOG)  # uvloop would leak a socket that cannot listen
             self._servers.append(
                 await loop.create_server(
-                    lambda: HAConnection(self, self._source, self._config, self._tasks),
+                    self._new_connection,
                     sock=listening,
                     backlog=_BACKLOG,
                 )
             )
         # Looks at each connection: heartbeats, silence, records that no batch end announced.
         self._tasks.every(TICK_S, self._check, "check")
+
+    def _new_connection(self) -> asyncio.BaseProtocol:
+        connection = HAConnection(self, self._source, self._config, self._tasks)
+        return connection if self._tls is None else FirstByte(connection, self._tls)
 
     async def stop(self) -> None:
         """Close the port, and all connections once the slaves have the log or ``slaveTimeout`` has passed."""

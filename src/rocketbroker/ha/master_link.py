@@ -7,6 +7,7 @@ from typing import Final, Self, cast
 from rocketbroker.codec.ha_frames import REPORT, LogPart, TransferReader
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from rocketbroker.transport.remoting_client import split_address
+from rocketbroker.transport.tls_transport import CurrentContext, open_connection
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 _BUFFER: Final = 2 << 20
@@ -36,7 +37,7 @@ class MasterLink(asyncio.BufferedProtocol):
         self._lost = ""
 
     @classmethod
-    async def connect(cls, address: str, silence_s: float) -> Self:
+    async def connect(cls, address: str, silence_s: float, tls: CurrentContext | None = None) -> Self:
         """Connect to ``host:port``.
 
         Raises:
@@ -45,8 +46,8 @@ class MasterLink(asyncio.BufferedProtocol):
         host, port = split_address(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                loop = asyncio.get_running_loop()
-                _, link = await loop.create_connection(lambda: cls(silence_s), host, port)
+                link = cls(silence_s)
+                await open_connection(link, host, port, tls)
         except TimeoutError:
             raise RemotingConnectError(f"{address} does not answer within {_CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, UnicodeError) as error:

@@ -18,12 +18,12 @@ from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
 from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.common.certificates import ServerCertificate
 from rocketbroker.common.errors import ConfigError, shown
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
-from rocketbroker.proxy.certificates import ServerCertificate
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService

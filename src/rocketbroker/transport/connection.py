@@ -83,6 +83,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=limits.write_high_water)
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 
+    def secured(self, transport: asyncio.Transport) -> None:
+        """Write to an encrypted transport from now on."""
+        self._writer.transport = transport
+
     def admit(self) -> None:
         """Choose the peer's audience and its routes, by its address."""
         if self._writer.transport is not None:

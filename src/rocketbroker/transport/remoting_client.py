@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -13,9 +12,10 @@ from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.common.errors import RemotingConnectError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
-from rocketbroker.transport.frame_writer import SharedWriter, TlsTransport
+from rocketbroker.transport.frame_writer import SharedWriter
 from rocketbroker.transport.outgoing_requests import ANOTHER_LOOP, MAX_OPAQUE
 from rocketbroker.transport.peer_limits import ConnectionLimits
+from rocketbroker.transport.tls_transport import CurrentContext, open_connection
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -72,7 +72,7 @@ class RemotingClient:
         frame_max_length: limit of a frame's length field, in bytes.
         on_close: called when a connection is closed or lost, with True if it had proved useful.
         before_request: called with each request before it is sent, for example to sign it (RPCHook).
-        tls: settings of TLS connections; None for plain ones.
+        tls: returns the settings of TLS for the next connection; None for plain ones.
 
     Attributes:
         is_forked: this process was forked from the one that has the connections.
@@ -86,7 +86,7 @@ class RemotingClient:
         frame_max_length: int = FRAME_MAX_LENGTH,
         on_close: Callable[[Connection, bool], None] | None = None,
         before_request: Callable[[Command], None] | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: CurrentContext | None = None,
     ) -> None:
         self.is_forked = False
         _clients.add(self)
@@ -194,7 +194,7 @@ class RemotingClient:
         made = False
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self._connect(connection, host, port)
+                await open_connection(connection, host, port, self._tls)
             made = True
         except TimeoutError as error:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
@@ -229,19 +229,6 @@ class RemotingClient:
                 self._on_loss[dialled.address]()
         if self._on_close is not None:
             self._on_close(connection, proved)
-
-    async def _connect(self, connection: RemotingConnection, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        if self._tls is None:
-            await loop.create_connection(lambda: connection, host, port)
-            return
-        tls = TlsTransport(connection, self._tls, host)
-        transport, _ = await loop.create_connection(lambda: tls, host, port)
-        try:
-            await tls.ready
-        except BaseException:
-            transport.abort()
-            raise
 
     def send_from_thread(self, address: str, command: Command) -> bool:
         """Send a one-way request from another thread while the event loop is blocked.

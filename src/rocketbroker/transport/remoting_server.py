@@ -11,6 +11,7 @@ from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.request_meter import RequestMeter
+from rocketbroker.transport.tls_transport import FirstByte, ServerTls
 
 # Bound sockets that do not listen yet: a server knows its port before anything depends on it.
 #
@@ -124,6 +125,7 @@ class RemotingServer:
         port: port to bind; 0 picks a free one, which ``port`` then holds.
         limits: limits on peers.
         hooks: callables that take part in the work of its connections.
+        tls: serves TLS, besides plain text or alone; ``None`` for plain text alone.
     """
 
     def __init__(
@@ -134,7 +136,9 @@ class RemotingServer:
         port: int = 0,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         hooks: EndpointHooks = EndpointHooks(),  # noqa: B008 - a tuple never changes
+        tls: ServerTls | None = None,
     ) -> None:
+        self.tls = tls
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
@@ -184,8 +188,12 @@ class RemotingServer:
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         listen(sock, _BACKLOG)  # uvloop would leak a socket that cannot listen
-        server = await loop.create_server(lambda: RemotingConnection(self._endpoint), sock=sock, backlog=_BACKLOG)
+        server = await loop.create_server(self._new_connection, sock=sock, backlog=_BACKLOG)
         self._servers.append(server)
+
+    def _new_connection(self) -> asyncio.BaseProtocol:
+        connection = RemotingConnection(self._endpoint)
+        return connection if self.tls is None else FirstByte(connection, self.tls)
 
     async def stop(self) -> None:
         """Stop accepting, end the tasks of open requests, close all connections."""

@@ -10,10 +10,10 @@ pytest.importorskip("grpc", reason="the extra grpc is not installed")
 
 from rocketbroker.app import grpc_port
 from rocketbroker.app.grpc_port import cluster_port
+from rocketbroker.common.certificates import self_signed_certificate
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.proxy.certificates import self_signed_certificate
 from rocketbroker.proxy.messaging_pb2 import AddressScheme
 from tests.support.running import running
 from tests.support.waiting import until

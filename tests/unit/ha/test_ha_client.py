@@ -252,7 +252,7 @@ class TestOtherHistory:
             searches.append(differs_at)
             return await find_end(prefix, differs_at)
 
-        async def count_attempt(address: str, silence_s: float) -> MasterLink:
+        async def count_attempt(address: str, silence_s: float, tls: object = None) -> MasterLink:
             attempts.append(address)
             return await connect(address, silence_s)
 

@@ -21,12 +21,12 @@ import uvloop
 
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common import event_log
+from rocketbroker.common.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError
-from rocketbroker.proxy.certificates import ServerCertificate, self_signed_certificate
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
 from rocketbroker.transport.peer_limits import ConnectionLimits

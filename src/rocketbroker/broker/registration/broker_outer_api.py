@@ -11,6 +11,7 @@ from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.tls_transport import RemotingTls
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +131,9 @@ class BrokerOuterApi:
 class OuterNetwork:
     """Everything by which a broker reaches name servers and other brokers.
 
+    Args:
+        tls: TLS of connections in both directions.
+
     Attributes:
         client: sends the requests; the owner of the network stops it.
         registration: makes the requests to name servers.
@@ -139,9 +143,14 @@ class OuterNetwork:
     """
 
     def __init__(
-        self, config: BrokerConfig, store_config: MessageStoreConfig, topic_configs: TopicConfigManager
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        topic_configs: TopicConfigManager,
+        tls: RemotingTls,
     ) -> None:
-        self.client = RemotingClient()
+        self.tls = tls
+        self.client = RemotingClient(tls=tls.outgoing)
         self.registration = BrokerRegistration(config, store_config, topic_configs)
         self.master_address = MasterAddress(lambda: self.registration.broker_addr)
         self.outer_api = BrokerOuterApi(config, self.client, topic_configs, self.registration, self.master_address)

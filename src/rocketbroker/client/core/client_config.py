@@ -130,7 +130,7 @@ class ClientConfig(CheckedStruct, frozen=True):
             connect_timeout_s=min(self.mq_client_api_timeout_s, 3.0),
             on_close=on_close,
             before_request=AclClientRPCHook(self.credentials).sign if self.credentials else None,
-            tls=context,
+            tls=None if context is None else lambda: context,
         )
 
     def name_server(self, remoting: RemotingClient) -> NameServerClient:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rocketbroker.common.config import known_properties
-from rocketbroker.common.config.fields import ConfigModel, fields_by_name, problem, text_of, trait_of
+from rocketbroker.common.config.fields import ConfigModel, fields_by_name, problem, shown_text, text_of, trait_of
 from rocketbroker.common.config.hosts import local_address, local_name
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
@@ -96,8 +96,8 @@ def config_text(models: Sequence[ConfigModel]) -> str:
     """Return the body of GET_BROKER_CONFIG and GET_NAMESRV_CONFIG: every setting that acts, with its current value."""
     values: dict[str, str] = {}
     for model in models:
-        for name, (attribute, _) in fields_by_name(type(model)).items():
-            values.setdefault(name, text_of(getattr(model, attribute)))
+        for name, (attribute, field) in fields_by_name(type(model)).items():
+            values.setdefault(name, shown_text(getattr(model, attribute), field))
     return properties_text(values)
 
 
@@ -134,7 +134,7 @@ def _lines(
         for name in sorted(table, key=lambda name: rank.get(name, len(rank))):
             attribute, field = table[name]
             if not important or trait_of(field).important:
-                acted.setdefault(name, text_of(getattr(model, attribute)))
+                acted.setdefault(name, shown_text(getattr(model, attribute), field))
     others = {
         name: not_acted_on.get(name, _default_text(item.default))
         for name, item in known.items()

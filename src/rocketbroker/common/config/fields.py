@@ -64,7 +64,7 @@ class Trait:
 
     `hot`: changeable by UPDATE_BROKER_CONFIG or UPDATE_NAMESRV_CONFIG. `important`: printed by `-m` (RocketMQ's
     @ImportantField). `own`: rocketbroker's own name, or one that RocketMQ takes as a system property or dropped.
-    `takes`: the valid values in words, if type and range do not express them.
+    `takes`: the valid values in words, if type and range do not express them. `secret`: never shown.
     """
 
     unit: str = ""
@@ -75,6 +75,7 @@ class Trait:
     shown_default: str | None = None
     low: int | None = None
     high: int | None = None
+    secret: bool = False
 
 
 HOT: Final = Trait(hot=True)
@@ -267,11 +268,17 @@ def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def shown_text(value: object, field: FieldInfo) -> str:
+    """Return a value as properties text for readers of the settings: stars for a secret."""
+    return "******" if trait_of(field).secret and value else text_of(value)
+
+
 def problem(model: type[ConfigModel], error: ErrorDetails, value: str) -> str:
     """Return the one-line text of a validation error, without file and line."""
     name = str(error["loc"][0])
-    value = shown(value)
+    field = fields_by_name(model)[name][1]
+    value = shown("******" if trait_of(field).secret else value)
     reason = str(error.get("ctx", {}).get("error", ""))
     if reason.startswith("rejected: "):
         return f"{name}={value} is {reason}"
-    return f"{name}={value} is not valid: it takes {right_values(fields_by_name(model)[name][1])}"
+    return f"{name}={value} is not valid: it takes {right_values(field)}"

@@ -80,20 +80,21 @@ def nearest(name: str, own: list[str]) -> str | None:
 # and role are in `unserved`.
 
 _NO_ACCESS_CONTROL: Final = "access control by users and rights"
-_NO_TLS: Final = "TLS"
+_OTHER_TLS: Final = (
+    "write tls.enable=true to open connections over TLS, and tls.server.certPath and tls.server.keyPath to serve TLS"
+)
 _LIMIT_ACCESS: Final = "and limit who can connect by protectedMode, bindAddress or a firewall"
 _ACCESS_CONTROL: Final = frozenset(
     {"aclEnable", "authenticationEnabled", "authorizationEnabled", "migrateAuthFromV1Enabled"}
 )
 _TLS: Final = frozenset({"tlsEnable", "enableTls", "useTLS"})
-_TLS_PREFIX: Final = "tls."
-# Of `tls.server.mode`, `tls.server.need.client.auth` and the rest; an unknown word may be meant to protect.
+# An unknown word may be meant to protect.
 _OFF: Final = frozenset({"", "false", "none", "disabled"})
 
 
 def is_refused_setting(name: str) -> bool:
     """Return true if some value of a property is rejected because this version does not act on it."""
-    return name in _ACCESS_CONTROL or name in _TLS or name.startswith(_TLS_PREFIX) or name in unserved.REJECTED
+    return name in _ACCESS_CONTROL or name in _TLS or name in unserved.REJECTED
 
 
 def refusal(name: str, value: str) -> str:
@@ -104,7 +105,9 @@ def refusal(name: str, value: str) -> str:
         lacks, advice = unserved.REJECTED[name]
         serves = "would serve without it"
     else:
-        lacks, advice = _NO_ACCESS_CONTROL if name in _ACCESS_CONTROL else _NO_TLS, _LIMIT_ACCESS
+        lacks, advice = _NO_ACCESS_CONTROL, _LIMIT_ACCESS
         serves = "would serve as if it were off"
     given = f"{shown(name)}={shown(value)}"
+    if name in _TLS:
+        return f"{given} is rejected: {_OTHER_TLS}"
     return f"{given} is rejected: this version has no {lacks}, and {serves}; remove the setting, {advice}"

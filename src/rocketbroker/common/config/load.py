@@ -19,6 +19,7 @@ from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
 from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.config.tls_settings import check_tls, outer_entries
 from rocketbroker.common.config.transport_config import NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, shown
 
@@ -221,8 +222,9 @@ def load_broker_settings(
     Raises:
         ConfigError: Settings are invalid, one line for each.
     """
-    entries = _environment_entries(os.environ if environment is None else environment)
-    entries += load_properties(path) if path is not None else []
+    environment = os.environ if environment is None else environment
+    given = load_properties(path) if path is not None else []
+    entries = [*_environment_entries(environment), *outer_entries(environment, given), *given]
     if namesrv_addr is not None:
         entries.append(Entry("namesrvAddr", namesrv_addr, "-n"))
     return broker_settings_of(entries, Path(path) if path is not None else None)
@@ -237,6 +239,7 @@ def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> Br
     resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
     broker, store = resolved.model(BrokerConfig), resolved.model(MessageStoreConfig)
     transport = resolved.model(TransportConfig)
+    check_tls(transport)
     _check_id(broker, store, entries)
     return BrokerSettings(
         _with_bound_address(broker, transport.bind_address, resolved.given),
@@ -255,10 +258,12 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
     Raises:
         ConfigError: Settings are invalid, one line for each.
     """
-    entries = load_properties(path) if path is not None else []
+    given = load_properties(path) if path is not None else []
+    entries = [*outer_entries(os.environ, given), *given]
     if path is not None:  # as in RocketMQ, changes are written to the file of -c
         entries.append(Entry("configStorePath", str(path), "-c"))
     resolved = resolve((NamesrvConfig, TransportConfig), entries, {"listenPort": NAMESRV_PORT})
+    check_tls(resolved.model(TransportConfig))
     return NamesrvSettings(
         resolved.model(NamesrvConfig),
         resolved.model(TransportConfig),

@@ -9,7 +9,6 @@ from rocketbroker.common.config.fields import (
     BIND_WORDS,
     PORT_MAX,
     BindAddress,
-    ConfigModel,
     Flag,
     Text,
     Trait,
@@ -20,6 +19,7 @@ from rocketbroker.common.config.fields import (
     whole,
 )
 from rocketbroker.common.config.hosts import parse_networks
+from rocketbroker.common.config.tls_settings import TlsSettings
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
@@ -40,7 +40,7 @@ def _check_white_list(value: str) -> str:
 WhiteList = Annotated[Text, AfterValidator(_check_white_list)]
 
 
-class TransportConfig(ConfigModel):
+class TransportConfig(TlsSettings):
     """Listening sockets and connection limits. `listen_port` is the bound port; a hot change never moves it."""
 
     listen_port: Whole = setting(

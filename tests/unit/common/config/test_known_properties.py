@@ -67,21 +67,14 @@ ON = [
     ("authorizationEnabled", "true"),
     ("authorizationEnabled", "yes"),
     ("migrateAuthFromV1Enabled", "true"),
-    ("useTLS", "true"),
-    ("tlsEnable", "true"),
-    ("tls.server.mode", "enforcing"),
-    ("tls.server.mode", "permissive"),
-    ("tls.server.need.client.auth", "require"),
-    ("tls.server.certPath", "/etc/rocketmq/server.pem"),
 ]
+OTHER_TLS = [("useTLS", "true"), ("tlsEnable", "true"), ("enableTls", "yes")]
 OFF = [
     ("aclEnable", "false"),
     ("authenticationEnabled", "False"),
     ("authorizationEnabled", ""),
     ("useTLS", "false"),
     ("tlsEnable", "false"),
-    ("tls.server.mode", "disabled"),
-    ("tls.server.need.client.auth", "none"),
 ]
 
 
@@ -127,6 +120,15 @@ def test_no_server_starts_where_one_is_on(load, file: Path, name: str, value: st
     (line,) = str(caught.value).splitlines()
     assert f"{file}:1: {name}={value.lstrip()} is rejected: this version has no " in line
     assert line.endswith("remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall")
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(("name", "value"), OTHER_TLS)
+def test_other_names_of_tls_lead_to_the_right_ones(load, file: Path, name: str, value: str):
+    file.write_text(f"{name}={value}\n")
+
+    with pytest.raises(ConfigError, match=r"is rejected: write tls\.enable=true to open connections over TLS"):
+        load(file)
 
 
 @pytest.mark.parametrize("load", LOADERS)

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from rocketbroker.common.certificates import ServerCertificate, load_certificate, self_signed_certificate
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.proxy.certificates import ServerCertificate, load_certificate, self_signed_certificate
 
 
 class FixedClock(SystemClock):

@@ -1,0 +1,140 @@
+"""Certificates: read from files, signed by themselves, or issued by a throw-away authority."""
+
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import ConfigError
+
+_VALID = timedelta(days=3650)
+
+
+class ServerCertificate(NamedTuple):
+    """Private key and certificate chain, both in PEM."""
+
+    key: bytes
+    chain: bytes
+
+
+def load_certificate(cert_path: Path, key_path: Path, password: str = "") -> ServerCertificate:
+    """Read certificate chain and key, which may be encrypted.
+
+    Raises:
+        ConfigError: A file cannot be read, the password is wrong, the key is not the certificate's, or a file changes
+            meanwhile.
+    """
+    for name, path in (("tlsCertPath", cert_path), ("tlsKeyPath", key_path)):
+        if not path.is_file():
+            raise ConfigError(f"{name}: {path} is no file; name one in PEM, or set tlsTestModeEnable=true")
+    try:
+        key, chain = key_path.read_bytes(), cert_path.read_bytes()
+        # Checks that the two belong together. Without a password OpenSSL would ask the terminal for one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path, lambda: password)
+        # OpenSSL reads paths alone, so what it checked are these bytes only if the files have them still.
+        if (key, chain) != (key_path.read_bytes(), cert_path.read_bytes()):
+            raise ConfigError(f"tlsCertPath {cert_path} or tlsKeyPath {key_path} changed while it was read; try again")
+        if password and b"ENCRYPTED" in key:  # grpcio takes no password
+            plain = load_pem_private_key(key, password.encode())
+            key = plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        cause = f"tlsCertPath {cert_path} and tlsKeyPath {key_path} cannot be used: {error}"
+        raise ConfigError(f"{cause}; both must be in PEM and belong together, tlsKeyPassword opens the key") from error
+    return ServerCertificate(key, chain)
+
+
+def self_signed_certificate(clock: Clock) -> ServerCertificate:
+    """Make a key and a certificate that no client can verify (tlsTestModeEnable)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    certificate = _builder(clock, "rocketbroker", "rocketbroker", key).add_extension(names, critical=False)
+    return _in_pem(key, certificate.sign(key, hashes.SHA256()))
+
+
+class CertificateAuthority:
+    """Throw-away authority: issues certificates that clients verify by one file.
+
+    Args:
+        clock: source of the time from which certificates are valid.
+
+    Attributes:
+        chain: the certificate of the authority, in PEM.
+    """
+
+    _NAME = "rocketbroker throw-away authority"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        certificate = (
+            _builder(clock, self._NAME, self._NAME, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.chain = certificate.public_bytes(Encoding.PEM)
+
+    def issue(self, subject: str, hosts: Sequence[str] = (), valid: timedelta = _VALID) -> ServerCertificate:
+        """Issue a certificate, to a server at ``hosts``, which are names and addresses, or to a client.
+
+        Args:
+            subject: common name.
+            hosts: names and addresses that clients connect to.
+            valid: time until it expires; negative for one that has expired.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(self._clock, subject, self._NAME, key, valid)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName([*map(_name, hosts)]), critical=False)
+        return _in_pem(key, builder.sign(self._key, hashes.SHA256()))
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(
+    clock: Clock, subject: str, issuer: str, key: ec.EllipticCurvePrivateKey, valid: timedelta = _VALID
+) -> x509.CertificateBuilder:
+    now = datetime.fromtimestamp(clock.time_ms() / 1000, UTC)
+    common_name = NameOID.COMMON_NAME
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(common_name, subject)]))
+        .issuer_name(x509.Name([x509.NameAttribute(common_name, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - max(timedelta(days=1), -2 * valid))
+        .not_valid_after(now + valid)
+    )
+
+
+def _in_pem(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> ServerCertificate:
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return ServerCertificate(private, certificate.public_bytes(Encoding.PEM))
+
+
+def load_into(context: ssl.SSLContext, made: ServerCertificate) -> None:
+    """Let a context use a certificate; OpenSSL reads files alone, so it is written to a folder that goes at once."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "both.pem"
+        path.touch(0o600)
+        path.write_bytes(made.key + made.chain)
+        context.load_cert_chain(path)

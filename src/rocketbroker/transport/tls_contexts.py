@@ -1,0 +1,209 @@
+"""TLS settings of OpenSSL from RocketMQ's, and their renewal when the files change (TlsHelper, FileWatchService).
+
+A context is never changed while connections use it. A change of any file makes a new one for later handshakes, and
+files that do not fit each other, as while they are replaced one after the other, leave the old one in use.
+"""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rocketbroker.common.config.tls_settings import TlsSettings, has_certificate, split
+from rocketbroker.common.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+# A key that others can read is no secret.
+_OTHERS: Final = 0o077
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the settings of a port (blocks: reads files).
+
+    Raises:
+        ConfigError: A file cannot be used; the text names it, and what to do.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _restrict(context, settings)
+    if settings.tls_server_cert_path:
+        _load_pair(context, settings, "server")
+    else:
+        _load_self_signed(context)
+    if settings.tls_server_need_client_auth != "none":
+        is_required = settings.tls_server_need_client_auth == "require"
+        context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
+        _trust(context, settings.tls_server_trust_cert_path, "tls.server.trustCertPath", ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the settings of connections that this process opens (blocks: reads files).
+
+    Raises:
+        ConfigError: A file cannot be used; the text names it, and what to do.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _restrict(context, settings)
+    if settings.tls_client_cert_path:
+        _load_pair(context, settings, "client")
+    if settings.tls_client_auth_server:
+        _trust(context, settings.tls_client_trust_cert_path, "tls.client.trustCertPath", ssl.Purpose.SERVER_AUTH)
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Set versions and ciphers."""
+    versions = [_VERSIONS[each] for each in split(settings.tls_protocols)] or list(_VERSIONS.values())
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    # A client could make the server compute without end.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    names = [openssl_name(each) for each in split(settings.tls_ciphers)]
+    # OpenSSL has the ciphers of TLS 1.3 in a list of their own, which Python cannot set.
+    names = [each for each in names if not each.startswith("TLS_")]
+    if not names:
+        return
+    try:
+        context.set_ciphers(":".join(names))
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"tls.ciphers={settings.tls_ciphers} names no cipher that OpenSSL has; write names such as "
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or ECDHE-RSA-AES128-GCM-SHA256, joined by commas"
+        ) from error
+
+
+def openssl_name(name: str) -> str:
+    """Return OpenSSL's name of a cipher for TLS 1.2 that has Java's name (RFC 5246, appendix A.5); others unchanged."""
+    exchange, found, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    if not found:
+        return name
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC_", "_")
+    # The key exchange by RSA has no name in OpenSSL, and CHACHA20 has one hash only.
+    cipher = cipher.removesuffix("_SHA256") if "CHACHA20" in cipher else cipher
+    parts = ([] if exchange == "RSA" else exchange.split("_")) + cipher.split("_")
+    return "-".join(parts)
+
+
+def _load_pair(context: ssl.SSLContext, settings: TlsSettings, end: str) -> None:
+    cert, key = getattr(settings, f"tls_{end}_cert_path"), getattr(settings, f"tls_{end}_key_path")
+    password = getattr(settings, f"tls_{end}_key_password")
+    for name, path in ((f"tls.{end}.certPath", cert), (f"tls.{end}.keyPath", key)):
+        if not Path(path).is_file():
+            raise ConfigError(f"{name}: {path} is no file; name one in PEM")
+    mode = Path(key).stat().st_mode
+    if mode & _OTHERS and os.name == "posix":
+        raise ConfigError(
+            f"tls.{end}.keyPath: other users may use {key} (mode {mode & 0o777:04o}); run chmod 600 on it"
+        )
+    try:
+        # Without a password OpenSSL would ask the terminal for one.
+        context.load_cert_chain(cert, key, lambda: password)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(
+            f"tls.{end}.certPath {cert} and tls.{end}.keyPath {key} cannot be used: {error}; both must be in PEM and "
+            f"belong together, and tls.{end}.keyPassword must open the key"
+        ) from error
+
+
+def _load_self_signed(context: ssl.SSLContext) -> None:
+    try:
+        from rocketbroker.common.certificates import load_into, self_signed_certificate
+        from rocketbroker.common.clock import SystemClock
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"tls.test.mode.enable=true needs the package {error.name!r}: pip install 'rocketbroker[security]'"
+        ) from error
+    load_into(context, self_signed_certificate(SystemClock()))
+
+
+def _trust(context: ssl.SSLContext, path: str, name: str, purpose: ssl.Purpose) -> None:
+    if not path:
+        context.load_default_certs(purpose)
+        return
+    try:
+        context.load_verify_locations(path)
+    except OSError as error:
+        raise ConfigError(f"{name}: {path} cannot be used: {error}; name a file of certificates in PEM") from error
+
+
+class WatchedContext:
+    """A context of OpenSSL that is made anew when its files change.
+
+    Args:
+        make: makes the context; raises ConfigError.
+        files: the files it reads.
+        name: name for the log.
+
+    Attributes:
+        current: the context for new connections.
+        renewed: number of renewals.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], files: list[str], name: str) -> None:
+        self._make = make
+        self._files = [Path(each) for each in files if each]
+        self._name = name
+        self._seen = self._look()
+        self.current = make()
+        self.renewed = 0
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return what changes with the content of each file."""
+        found: list[tuple[int, int, int] | None] = []
+        for path in self._files:
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_mtime_ns, status.st_ino, status.st_size))
+        return found
+
+    async def renew(self) -> None:
+        """Make the context anew if a file has changed; keep the old one if the files cannot be used."""
+        seen = await asyncio.to_thread(self._look)
+        if seen == self._seen:
+            return
+        try:
+            context = await asyncio.to_thread(self._make)
+        except ConfigError as error:
+            log.warning("TLS: changed files of %s are not used: %s", self._name, error)
+        else:
+            # A file that changed meanwhile is seen at the next look.
+            self._seen, self.current = seen, context
+            self.renewed += 1
+            log.info("TLS: new connections use the changed files of %s", self._name)
+
+
+def watched_server_context(settings: TlsSettings) -> WatchedContext | None:
+    """Return the context of a port; ``None`` if it serves plain text alone.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    if settings.tls_server_mode == "disabled" or not has_certificate(settings):
+        return None
+    files = [settings.tls_server_cert_path, settings.tls_server_key_path, settings.tls_server_trust_cert_path]
+    return WatchedContext(lambda: server_context(settings), files, "this server")
+
+
+def watched_client_context(settings: TlsSettings) -> WatchedContext | None:
+    """Return the context of connections that this process opens; ``None`` for plain text.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    if not settings.tls_enable:
+        return None
+    files = [settings.tls_client_cert_path, settings.tls_client_key_path, settings.tls_client_trust_cert_path]
+    return WatchedContext(lambda: client_context(settings), files, "connections to servers")

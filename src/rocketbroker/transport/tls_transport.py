@@ -1,0 +1,413 @@
+"""TLS over the transports of asyncio and uvloop: both ends, and ports that serve TLS and plain text (TlsHelper).
+
+A client's heartbeats leave from a second thread, which must encrypt too, and a server may decide only by the first byte
+whether a connection is encrypted. The TLS of asyncio and of uvloop allows neither. Encrypting and handing over are one
+step under the lock of ``TlsTransport``, so that records keep their order.
+"""
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
+
+from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.common.config.tls_settings import TlsSettings
+from rocketbroker.common.event_log import RefusalLog
+from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.tls_contexts import WatchedContext, watched_client_context, watched_server_context
+
+log = logging.getLogger(__name__)
+
+# Gives the context of the next connection: files of certificates change.
+CurrentContext = Callable[[], ssl.SSLContext]
+
+
+class TlsTransport(asyncio.Transport, asyncio.Protocol):
+    """Transport of a protocol's plain data over one of encrypted data, whose protocol it is; the client's end.
+
+    Args:
+        protocol: gets the decrypted data after the handshake.
+        context: settings of TLS.
+        server_hostname: name that the certificate of the server must have; ``None`` for the server's end.
+
+    Attributes:
+        ready: done with the handshake; has the error of a failed one.
+        lock: held while data is encrypted and sent, so that records keep their order.
+    """
+
+    def __init__(
+        self, protocol: asyncio.BufferedProtocol, context: ssl.SSLContext, server_hostname: str | None
+    ) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._protocol = protocol
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
+        )
+        self._plain: asyncio.Transport
+        self._in_handshake = True
+        self._is_paused = False
+        self._error: ssl.SSLError | None = None
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        # Nobody awaits the future of a connect that was cancelled.
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
+        self.lock = threading.RLock()
+
+    # -- callbacks of the encrypted transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self._plain = cast("asyncio.Transport", transport)
+        self._handshake()
+
+    def data_received(self, data: bytes) -> None:
+        """Continue the handshake, or decrypt."""
+        with self.lock:
+            self._incoming.write(data)
+        if self._in_handshake:
+            self._handshake()
+        else:
+            self._read()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the protocol, or fail the handshake."""
+        if not self._in_handshake:
+            self._protocol.connection_lost(exc or self._error)
+        else:
+            self._failed(exc or ConnectionResetError("the peer closed the connection in the TLS handshake"))
+
+    def pause_writing(self) -> None:
+        """Tell the protocol that the peer is slow."""
+        if not self._in_handshake:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell the protocol that the peer has caught up."""
+        if not self._in_handshake:
+            self._protocol.resume_writing()
+
+    def _handshake(self) -> None:
+        try:
+            with self.lock:
+                self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send()
+        except ssl.SSLError as error:
+            self._send()  # the alert
+            self._failed(error)
+            self._plain.close()
+        else:
+            self._send()
+            self._in_handshake = False
+            self._shaken()
+            self._read()
+
+    def _shaken(self) -> None:
+        """Tell the protocol that the handshake is over."""
+        self._protocol.connection_made(self)
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _failed(self, error: Exception) -> None:
+        """Tell those who wait for the handshake that it failed."""
+        if not self.ready.done():
+            self.ready.set_exception(error)
+
+    def _read(self) -> None:
+        """Give decrypted data to the protocol; close at the end of the data and after an invalid record."""
+        while not self._is_paused and not self._plain.is_closing():
+            buffer = self._protocol.get_buffer(-1)
+            try:
+                with self.lock:
+                    number = cast("int", self._tls.read(len(buffer), buffer))  # type: ignore[arg-type]  # any buffer
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLError as error:  # an alert too, such as the refusal of a client's certificate in TLS 1.3
+                self._note(error)
+                number = 0
+            if not number:
+                self.close()
+                return
+            self._protocol.buffer_updated(number)
+        self._send()
+
+    def _note(self, error: ssl.SSLError) -> None:
+        self._error = error
+        log.warning("connection to %s: TLS failed: %s; closing", self.get_extra_info("peername"), error)
+
+    def _send(self) -> None:
+        """Send what is encrypted, such as alerts and key updates."""
+        with self.lock:
+            if data := self._outgoing.read():
+                self._plain.write(data)
+
+    # -- transport of the protocol
+
+    def encrypt(self, data: Buffer) -> bytes:
+        """Return the records of some data, to be sent before any other; the caller holds ``lock``."""
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+        return self._outgoing.read()
+
+    def write(self, data: Buffer) -> None:
+        """Encrypt and send."""
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """Encrypt and send."""
+        with self.lock:
+            try:
+                for data in list_of_data:
+                    self._plain.write(self.encrypt(data))
+            except ssl.SSLError as error:  # such as a renegotiation, which TLS 1.3 does not have
+                self._note(error)
+                self._plain.abort()
+
+    def close(self) -> None:
+        """Send what was written and the end of the data, then close."""
+        if self._plain.is_closing():
+            return
+        with self.lock, suppress(ssl.SSLError):
+            self._tls.unwrap()  # raises as the peer has not answered yet
+        self._send()
+        self._plain.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._plain.abort()
+
+    def is_closing(self) -> bool:
+        """Return true if the connection is closed or about to be."""
+        return self._plain.is_closing()
+
+    def pause_reading(self) -> None:
+        """Give no more data to the protocol."""
+        self._is_paused = True
+        self._plain.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Give data to the protocol again, decrypted data first."""
+        self._is_paused = False
+        self._plain.resume_reading()
+        self._loop.call_soon(self._read)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the encrypted bytes that the peer has not taken."""
+        return self._plain.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the bounds at which the peer is slow."""
+        self._plain.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return facts of the encrypted transport, and the TLS object."""
+        return self._tls if name == "ssl_object" else self._plain.get_extra_info(name, default)
+
+
+async def open_connection(
+    protocol: asyncio.BufferedProtocol, host: str, port: int, tls: CurrentContext | None = None
+) -> None:
+    """Connect a protocol to a server, over TLS if there is a context.
+
+    Raises:
+        OSError: The server does not accept connections, or the handshake failed.
+    """
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        await loop.create_connection(lambda: protocol, host, port)
+        return
+    secure = TlsTransport(protocol, tls(), host)
+    transport, _ = await loop.create_connection(lambda: secure, host, port)
+    try:
+        await secure.ready
+    except BaseException:
+        transport.abort()
+        raise
+
+
+# Seconds in which a peer must end its handshake, and the first byte of a handshake record (RFC 8446, 5.1). A frame
+# begins with its length, whose first byte is that only above 369 MB, which no limit allows.
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+_LOOK_S: Final = 10.0
+_HANDSHAKE: Final = b"\x16"
+
+
+class Securable(Protocol):
+    """Protocol of a server that can change to an encrypted transport before it has read anything."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or abort its connection."""
+
+    def secured(self, transport: asyncio.Transport) -> None:
+        """Write to this transport from now on."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free what the connection holds."""
+
+    def pause_writing(self) -> None:
+        """Stop reading from a slow peer."""
+
+    def resume_writing(self) -> None:
+        """Read again."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory to read into."""
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle what was read."""
+
+
+class ServerTls:
+    """TLS of a server's ports, and what they refused.
+
+    Args:
+        context: settings of TLS for new connections.
+        plain: serve connections in plain text too (``tls.server.mode=permissive``).
+
+    Attributes:
+        failed: number of handshakes that failed.
+    """
+
+    def __init__(self, context: WatchedContext, *, plain: bool) -> None:
+        self._context = context
+        self.plain = plain
+        self.failed = 0
+        self._refusals = RefusalLog(log)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Settings of TLS for a new connection."""
+        return self._context.current
+
+    def refuse(self, peer: object, reason: str) -> None:
+        """Count and log a connection that ends before it is served."""
+        self.failed += 1
+        host, port = peer[:2] if isinstance(peer, tuple) else (peer, "?")
+        self._refusals.add(f"TLS: the connection of {host}:{port} is closed: {reason}")
+
+
+class RemotingTls:
+    """TLS of the ports and of the outgoing connections of one server (blocks: reads files).
+
+    Attributes:
+        server: TLS of its ports; ``None`` if they serve plain text alone.
+        outgoing: returns the settings of the next outgoing connection; ``None`` for plain text.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        server, client = watched_server_context(settings), watched_client_context(settings)
+        self._contexts = [each for each in (server, client) if each is not None]
+        self.server = None if server is None else ServerTls(server, plain=settings.tls_server_mode == "permissive")
+        self.outgoing: CurrentContext | None = None if client is None else lambda: client.current
+
+    def watch(self, tasks: TaskOwner) -> None:
+        """Look at the files every 10 s from now on."""
+        tasks.every(_LOOK_S, self.renew, "certificates")
+
+    async def renew(self) -> None:
+        """Look at the files, and make contexts anew from those that have changed."""
+        for context in self._contexts:
+            await context.renew()
+
+
+class _ServerTransport(TlsTransport):
+    """The server's end of a connection; its protocol has the peer from before the handshake."""
+
+    def __init__(self, protocol: Securable, tls: ServerTls) -> None:
+        super().__init__(cast("asyncio.BufferedProtocol", protocol), tls.context, None)
+        self._server_tls = tls
+        self._deadline = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
+
+    def _shaken(self) -> None:
+        self._deadline.cancel()
+
+    def _failed(self, error: Exception) -> None:
+        self._deadline.cancel()
+        self._server_tls.refuse(self.get_extra_info("peername"), f"the handshake failed: {_cause(error)}")
+
+    def _give_up(self) -> None:
+        self._server_tls.refuse(
+            self.get_extra_info("peername"), f"its handshake took longer than {HANDSHAKE_TIMEOUT_S:g} s"
+        )
+        self._plain.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the protocol."""
+        self._deadline.cancel()
+        self._protocol.connection_lost(exc or self._error)
+
+
+def _cause(error: Exception) -> str:
+    """Return the reason of a failed handshake, with what to do about the usual ones."""
+    text = getattr(error, "reason", None) or str(error)
+    hint = {
+        "PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls.server.need.client.auth demands a certificate of the client",
+        "CERTIFICATE_VERIFY_FAILED": "tls.server.trustCertPath does not have the issuer of the client's certificate",
+        "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the issuer of tls.server.certPath",
+        "UNSUPPORTED_PROTOCOL": "the client offers only versions of TLS that tls.protocols excludes",
+        "NO_SHARED_CIPHER": "the client offers none of tls.ciphers",
+    }.get(text)
+    return f"{text} ({hint})" if hint else text
+
+
+class FirstByte(asyncio.Protocol):
+    """Protocol of a new connection until its first byte tells TLS from plain text (NettyRemotingServer).
+
+    The peer is admitted before that, so that limits on connections hold for those that never send a byte.
+
+    Args:
+        protocol: serves the connection.
+        tls: TLS of the port.
+    """
+
+    def __init__(self, protocol: Securable, tls: ServerTls) -> None:
+        self._protocol = protocol
+        self._tls = tls
+        self._plain: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer."""
+        self._plain = cast("asyncio.Transport", transport)
+        self._protocol.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the protocol that no byte came."""
+        self._protocol.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Begin a handshake, serve in plain text, or close."""
+        if self._plain.is_closing():
+            return
+        if data[:1] == _HANDSHAKE:
+            secure = _ServerTransport(self._protocol, self._tls)
+            self._plain.set_protocol(secure)
+            self._protocol.secured(secure)
+            secure.connection_made(self._plain)
+            secure.data_received(data)
+        elif self._tls.plain:
+            self._plain.set_protocol(cast("asyncio.BaseProtocol", self._protocol))
+            deliver(self._protocol, data)
+        else:
+            self._tls.refuse(
+                self._plain.get_extra_info("peername"), "it is in plain text, and tls.server.mode=enforcing demands TLS"
+            )
+            self._plain.close()
+
+
+def deliver(protocol: Securable, data: Buffer) -> None:
+    """Give received data to a protocol that reads into its own memory."""
+    rest = memoryview(data)
+    while rest:
+        room = protocol.get_buffer(len(rest))
+        size = min(len(room), len(rest))
+        room[:size] = rest[:size]
+        protocol.buffer_updated(size)
+        rest = rest[size:]

@@ -1,0 +1,137 @@
+"""Contexts of OpenSSL made from settings, and what is said of those that cannot be."""
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from rocketbroker.common.certificates import CertificateAuthority
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.errors import ConfigError
+from rocketbroker.transport.tls_contexts import client_context, openssl_name, server_context, watched_server_context
+
+
+class Paths(NamedTuple):
+    """Files of a certificate, its key, and the authority that issued it."""
+
+    cert: Path
+    key: Path
+    authority: Path
+
+    def settings(self, **more: str) -> TransportConfig:
+        given = {"tls_server_cert_path": str(self.cert), "tls_server_key_path": str(self.key)}
+        return TransportConfig.model_validate(given | more)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    authority = CertificateAuthority(SystemClock())
+    made = authority.issue("server", ["127.0.0.1"])
+    found = Paths(tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.pem")
+    found.key.touch(0o600)
+    for path, content in zip(found, (made.chain, made.key, authority.chain), strict=True):
+        path.write_bytes(content)
+    return found
+
+
+def test_versions_and_ciphers_are_those_of_the_settings(paths: Paths):
+    settings = paths.settings(tls_protocols="TLSv1.2", tls_ciphers="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
+
+    context = server_context(settings)
+
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+    old = [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
+    assert old == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
+    assert server_context(paths.settings()).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("java", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+    ],
+)
+def test_names_of_java_are_known_to_openssl(java: str, openssl: str):
+    assert openssl_name(java) == openssl
+    if not openssl.startswith("TLS_"):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(f"{openssl}:@SECLEVEL=0")
+
+
+def test_an_unknown_cipher_is_refused(paths: Paths):
+    with pytest.raises(ConfigError, match=r"tls\.ciphers=TLS_NO_WITH_NONE names no cipher"):
+        server_context(paths.settings(tls_ciphers="TLS_NO_WITH_NONE"))
+
+
+def test_an_encrypted_key_needs_its_password(paths: Paths):
+    key = load_pem_private_key(paths.key.read_bytes(), None)
+    paths.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+
+    server_context(paths.settings(tls_server_key_password="secret"))
+    for wrong in ("", "other"):
+        with pytest.raises(ConfigError, match=r"tls\.server\.keyPassword must open the key") as caught:
+            server_context(paths.settings(tls_server_key_password=wrong))
+        assert "other" not in str(caught.value)
+
+
+def other_key(paths: Paths) -> None:
+    paths.key.write_bytes(CertificateAuthority(SystemClock()).issue("other").key)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda paths: paths.cert.unlink(), r"tls\.server\.certPath: .*server\.pem is no file; name one in PEM"),
+        (lambda paths: paths.key.unlink(), r"tls\.server\.keyPath: .*server\.key is no file"),
+        (lambda paths: paths.key.chmod(0o640), r"other users may use .*server\.key \(mode 0640\); run chmod 600"),
+        (lambda paths: paths.cert.write_bytes(b"no PEM"), "both must be in PEM"),
+        (other_key, "belong together"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused(paths: Paths, spoil: Callable[[Paths], object], reason: str):
+    spoil(paths)
+
+    with pytest.raises(ConfigError, match=reason):
+        server_context(paths.settings())
+
+
+def test_a_certificate_of_its_own_is_made_anew(tmp_path: Path):
+    assert server_context(TransportConfig(tls_test_mode_enable=True)).cert_store_stats()["x509"] == 0
+
+
+@pytest.mark.parametrize("need", ["optional", "require"])
+def test_certificates_of_clients_are_verified(paths: Paths, need: str):
+    settings = paths.settings(tls_server_need_client_auth=need, tls_server_trust_cert_path=str(paths.authority))
+
+    context = server_context(settings)
+
+    assert context.verify_mode is (ssl.CERT_REQUIRED if need == "require" else ssl.CERT_OPTIONAL)
+    assert context.cert_store_stats()["x509_ca"] == 1
+    paths.authority.write_bytes(b"no PEM")
+    with pytest.raises(ConfigError, match=r"tls\.server\.trustCertPath: .*ca\.pem cannot be used"):
+        server_context(settings)
+
+
+def test_servers_are_verified_unless_told_otherwise(paths: Paths):
+    trusting = client_context(TransportConfig(tls_client_trust_cert_path=str(paths.authority)))
+    blind = client_context(TransportConfig(tls_client_auth_server=False))
+
+    assert (trusting.verify_mode, trusting.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (blind.verify_mode, blind.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def test_a_server_without_a_certificate_serves_plain_text():
+    assert watched_server_context(TransportConfig()) is None
+    assert watched_server_context(TransportConfig(tls_server_mode="disabled", tls_test_mode_enable=True)) is None

@@ -1,0 +1,431 @@
+"""TLS transports of both ends, between real sockets, and ports that serve TLS and plain text."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import Mock, create_autospec
+
+import pytest
+
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.common.certificates import CertificateAuthority, ServerCertificate
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.errors import RemotingConnectError, RemotingSendError
+from rocketbroker.transport import tls_transport
+from rocketbroker.transport.peer_limits import ConnectionLimits
+from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.tls_transport import RemotingTls, TlsTransport
+from tests.support.certificates import server_context, tls_tunnel
+from tests.support.running import running, stopping
+from tests.support.transports import ECHO, HOLDING, LATER, Handlers, frame, made_transports, split_frames
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> ssl.SSLContext:
+    return await asyncio.to_thread(server_context, tmp_path)
+
+
+@pytest.fixture
+def trusting(context: ssl.SSLContext, tmp_path: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+
+
+@pytest.fixture
+async def address(server: RemotingServer, context: ssl.SSLContext) -> AsyncIterator[str]:
+    async with tls_tunnel(f"127.0.0.1:{server.port}", context) as address:
+        yield address
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
+async def test_requests_of_any_size_are_answered(
+    address: str, trusting: ssl.SSLContext, version: ssl.TLSVersion, size: int, monkeypatch: pytest.MonkeyPatch
+):
+    trusting.minimum_version = trusting.maximum_version = version
+    transports = made_transports(monkeypatch)
+    async with stopping(RemotingClient(tls=lambda: trusting)) as client:
+        bodies = [b"%d" % number + bytes(size) for number in range(3)]
+        answers = await asyncio.gather(*(client.invoke(address, request(ECHO, None, body), 60) for body in bodies))
+        assert [answer.body for answer in answers] == bodies
+        [transport] = [each for each in transports if isinstance(each, TlsTransport)]
+        assert transport.get_extra_info("ssl_object").version().replace(".", "_") == version.name
+
+
+async def test_a_second_thread_sends_between_frames_of_the_loop(
+    address: str, trusting: ssl.SSLContext, handlers: Handlers
+):
+    async with stopping(RemotingClient(tls=lambda: trusting)) as client:
+        await client.invoke(address, request(ECHO))
+        body = b"x" * 10_000
+
+        def send() -> int:
+            return sum(client.send_from_thread(address, request(HOLDING, None, body)) for _ in range(100))
+
+        sending = asyncio.create_task(asyncio.to_thread(send))
+        answers = [await client.invoke(address, request(ECHO, None, b"%d" % index)) for index in range(100)]
+        sent = await sending
+        assert [answer.body for answer in answers] == [b"%d" % index for index in range(100)]
+        assert sent > 0
+        await until(lambda: [each for each in handlers.seen if each[0] == HOLDING] == [(HOLDING, body)] * sent)
+
+
+async def test_data_waits_while_reading_is_paused(address: str, trusting: ssl.SSLContext, handlers: Handlers):
+    async with (
+        stopping(RemotingClient(tls=lambda: trusting)) as client,
+        stopping(RemotingClient(tls=lambda: trusting)) as other,
+    ):
+        connection = await client.connect(address)
+        connection.stop_reading()
+        answer = asyncio.create_task(client.invoke(address, request(ECHO, None, bytes(1_000_000)), 60))
+        await until(lambda: len(handlers.seen) == 1)
+        # A later answer of the same length on another connection has come.
+        await other.invoke(address, request(ECHO, None, bytes(1_000_000)), 60)
+        assert not answer.done()
+        connection.read_again()
+        assert len((await answer).body) == 1_000_000
+
+
+async def test_another_certificate_is_rejected(address: str):
+    async with stopping(RemotingClient(tls=ssl.create_default_context)) as client:
+        with pytest.raises(RemotingConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.connect(address)
+
+
+async def test_another_host_is_rejected(address: str, trusting: ssl.SSLContext):
+    async with stopping(RemotingClient(tls=lambda: trusting)) as client:
+        with pytest.raises(RemotingConnectError, match="Hostname mismatch"):
+            await client.connect(f"localhost:{address.rpartition(':')[2]}")
+
+
+async def test_a_server_without_tls_is_rejected(server: RemotingServer, trusting: ssl.SSLContext):
+    async with stopping(RemotingClient(tls=lambda: trusting)) as client:
+        with pytest.raises(RemotingConnectError):
+            await client.connect(f"127.0.0.1:{server.port}")
+
+
+async def test_a_silent_server_is_given_up(trusting: ssl.SSLContext):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with stopping(RemotingClient(tls=lambda: trusting, connect_timeout_s=0.1)) as client:
+            with pytest.raises(RemotingConnectError, match="no answer within"):
+                await client.connect(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+async def test_the_end_of_the_peer_ends_requests(
+    server: RemotingServer, context: ssl.SSLContext, trusting: ssl.SSLContext
+):
+    async with stopping(RemotingClient(tls=lambda: trusting)) as client:
+        async with tls_tunnel(f"127.0.0.1:{server.port}", context) as address:
+            waiting = asyncio.create_task(client.invoke(address, request(LATER), 60))
+            await client.invoke(address, request(ECHO))
+            for connection in list(server.connections):
+                connection.drop("the test ends it")
+            with pytest.raises(RemotingSendError):
+                await waiting
+        assert not client.is_connected(address)
+
+
+@pytest.fixture
+def protocol() -> Mock:
+    protocol: Mock = create_autospec(asyncio.BufferedProtocol, instance=True)
+    protocol.get_buffer.return_value = memoryview(bytearray(100))
+    return protocol
+
+
+async def test_the_refusal_of_a_client_certificate_is_logged(
+    context: ssl.SSLContext,
+    trusting: ssl.SSLContext,
+    protocol: Mock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+):
+    """In TLS 1.3 it follows the client's handshake."""
+    trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(tmp_path / "certificate.pem")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    plain = create_autospec(asyncio.Transport, instance=True)
+    plain.write.side_effect = to_server.write
+    plain.is_closing.return_value = False
+    plain.get_extra_info.return_value = ("192.0.2.7", 4000)
+    tls = TlsTransport(protocol, trusting, "127.0.0.1")
+    tls.connection_made(plain)
+    with pytest.raises(ssl.SSLWantReadError):
+        server.do_handshake()
+    tls.data_received(to_client.read())
+    assert tls.ready.done()
+    with pytest.raises(ssl.SSLError):
+        server.do_handshake()
+
+    tls.data_received(to_client.read())
+
+    assert "192.0.2.7" in caplog.text
+    assert "certificate required" in caplog.text
+    plain.close.assert_called_once_with()
+    tls.connection_lost(None)
+    (error,) = protocol.connection_lost.call_args.args
+    assert isinstance(error, ssl.SSLError)
+
+
+async def test_a_cancelled_connect_leaves_no_error(
+    trusting: ssl.SSLContext, protocol: Mock, caplog: pytest.LogCaptureFixture
+):
+    tls = TlsTransport(protocol, trusting, "127.0.0.1")
+    tls.connection_lost(None)
+    await asyncio.sleep(0)
+    del tls
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+LOCAL = "127.0.0.1"
+
+
+class Files:
+    """Certificates of an authority in a folder, and settings that name them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = CertificateAuthority(SystemClock())
+        (folder / "ca.pem").write_bytes(self.authority.chain)
+        self.write("server", self.authority.issue("server", [LOCAL]))
+        self.write("client", self.authority.issue("client"))
+
+    def write(self, name: str, made: ServerCertificate) -> None:
+        """Write a certificate and its key."""
+        (self.folder / f"{name}.pem").write_bytes(made.chain)
+        key = self.folder / f"{name}.key"
+        key.touch(0o600)
+        key.write_bytes(made.key)
+
+    def settings(self, **more: str) -> TransportConfig:
+        """Return the settings of a server with a certificate."""
+        given = {"tls_server_cert_path": "server.pem", "tls_server_key_path": "server.key"}
+        paths = {name: str(self.folder / value) for name, value in given.items()}
+        return TransportConfig.model_validate(paths | more)
+
+    def client(self, name: str = "") -> ssl.SSLContext:
+        """Return the settings of a client that trusts the authority, with a certificate or none."""
+        context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
+        if name:
+            context.load_cert_chain(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        return context
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> Files:
+    return await asyncio.to_thread(Files, tmp_path)
+
+
+def tls_server(handlers: Handlers, settings: TransportConfig, **options: object) -> RemotingServer:
+    return RemotingServer(handlers.routes(), host=LOCAL, tls=RemotingTls(settings).server, **options)  # type: ignore[arg-type]
+
+
+async def ask(server: RemotingServer, context: ssl.SSLContext | None, body: bytes = b"hello") -> bytes:
+    """Return the answer to one request over a connection of its own."""
+    async with stopping(RemotingClient(tls=None if context is None else lambda: context)) as client:
+        return bytes((await client.invoke(f"{LOCAL}:{server.port}", request(ECHO, None, body), 60)).body)
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing", "disabled"])
+async def test_the_mode_says_what_is_served(files: Files, handlers: Handlers, mode: str):
+    async with running(tls_server(handlers, files.settings(tls_server_mode=mode))) as server:
+        for context, served in ((files.client(), mode != "disabled"), (None, mode != "enforcing")):
+            if served:
+                assert await ask(server, context) == b"hello"
+            else:
+                with pytest.raises((RemotingConnectError, RemotingSendError)):
+                    await ask(server, context)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
+async def test_a_server_answers_requests_of_any_size(
+    files: Files, handlers: Handlers, version: ssl.TLSVersion, size: int
+):
+    context = files.client()
+    context.minimum_version = context.maximum_version = version
+    async with running(tls_server(handlers, files.settings())) as server:
+        async with stopping(RemotingClient(tls=lambda: context)) as client:
+            bodies = [b"%d" % number + bytes(size) for number in range(5)]
+            address = f"{LOCAL}:{server.port}"
+            answers = await asyncio.gather(*(client.invoke(address, request(ECHO, None, body), 60) for body in bodies))
+        assert [answer.body for answer in answers] == bodies
+
+
+@pytest.mark.parametrize("step", [1, 2, 1000])
+@pytest.mark.parametrize("over_tls", [True, False])
+async def test_bytes_may_come_in_any_pieces(files: Files, handlers: Handlers, step: int, over_tls: bool):
+    """The first byte alone decides, and the rest of a handshake or frame may come at any time."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = files.client().wrap_bio(incoming, outgoing, server_hostname=LOCAL)
+    async with running(tls_server(handlers, files.settings())) as server:
+        reader, writer = await asyncio.open_connection(LOCAL, server.port)
+
+        async def send(data: bytes) -> None:
+            for position in range(0, len(data), step):
+                writer.write(data[position : position + step])
+                await writer.drain()
+                await asyncio.sleep(0)
+
+        found, wanted = b"", frame(ECHO, b"some body")
+        if over_tls:
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    await send(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            await send(outgoing.read())
+            client.write(wanted)
+            await send(outgoing.read())
+        else:
+            await send(wanted)
+        while not found or not split_frames(found):
+            data = await reader.read(65536)
+            if over_tls:
+                incoming.write(data)
+                try:
+                    found += client.read(65536)
+                except ssl.SSLWantReadError:
+                    continue
+            else:
+                found += data
+        writer.close()
+        await writer.wait_closed()
+    assert split_frames(found)[0].body == b"some body"
+
+
+async def test_certificates_of_clients_are_demanded(files: Files, handlers: Handlers, tmp_path: Path):
+    settings = files.settings(
+        tls_server_need_client_auth="require", tls_server_trust_cert_path=str(tmp_path / "ca.pem")
+    )
+    other = await asyncio.to_thread(CertificateAuthority, SystemClock())
+    files.write("stranger", other.issue("stranger"))
+    files.write("expired", files.authority.issue("expired", valid=timedelta(days=-1)))
+    async with running(tls_server(handlers, settings)) as server:
+        assert server.tls is not None
+        assert await ask(server, files.client("client")) == b"hello"
+        for number, name in enumerate(("", "stranger", "expired"), 1):
+            with pytest.raises((RemotingConnectError, RemotingSendError)):
+                await ask(server, files.client(name))
+            await until(lambda number=number: server.tls.failed == number)  # type: ignore[misc]
+    assert [each for each in handlers.seen if each[0] != ECHO] == []
+    assert len(handlers.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("certificate", "reason"),
+    [
+        ("expired", "certificate has expired"),
+        ("elsewhere", "IP address mismatch"),
+        ("stranger", "certificate signature failure"),
+    ],
+)
+async def test_a_client_rejects_a_server_with_the_wrong_certificate(
+    files: Files, handlers: Handlers, certificate: str, reason: str
+):
+    made = {
+        "expired": lambda: files.authority.issue("server", [LOCAL], timedelta(days=-1)),
+        "elsewhere": lambda: files.authority.issue("server", ["192.0.2.1", "broker.example"]),
+        "stranger": lambda: CertificateAuthority(SystemClock()).issue("server", [LOCAL]),
+    }
+    files.write("server", await asyncio.to_thread(made[certificate]))
+    async with running(tls_server(handlers, files.settings())) as server:
+        with pytest.raises(RemotingConnectError, match=reason):
+            await ask(server, files.client())
+    assert handlers.seen == []
+
+
+async def test_one_that_never_ends_its_handshake_is_dropped(
+    files: Files, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.1)
+    async with running(tls_server(handlers, files.settings())) as server:
+        reader, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(b"\x16\x03\x01")
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        assert await ask(server, files.client()) == b"hello"
+    assert "its handshake took longer than 0.1 s" in caplog.text
+
+
+async def test_those_in_a_handshake_count_as_connections(files: Files, handlers: Handlers):
+    limits = ConnectionLimits(max_connections=1)
+    async with running(tls_server(handlers, files.settings(), limits=limits)) as server:
+        _, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(b"\x16\x03\x01")
+        await until(lambda: len(server.connections) == 1)
+        with pytest.raises((RemotingConnectError, RemotingSendError)):
+            await ask(server, files.client())
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: not server.connections)
+        assert await ask(server, files.client()) == b"hello"
+
+
+@pytest.mark.parametrize("data", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16" * 70_000])
+async def test_what_is_no_handshake_is_refused(files: Files, handlers: Handlers, data: bytes):
+    async with running(tls_server(handlers, files.settings())) as server:
+        reader, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(data)
+        writer.write_eof()
+        await asyncio.gather(reader.read(), return_exceptions=True)
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        await until(lambda: not server.connections)
+    assert handlers.seen == []
+
+
+async def test_changed_files_serve_new_connections(files: Files, handlers: Handlers, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    tls = RemotingTls(files.settings())
+    async with (
+        running(RemotingServer(handlers.routes(), host=LOCAL, tls=tls.server)) as server,
+        stopping(RemotingClient(tls=files.client)) as client,
+    ):
+        address = f"{LOCAL}:{server.port}"
+        await client.invoke(address, request(ECHO))
+        other = await asyncio.to_thread(CertificateAuthority, SystemClock())
+        files.write("server", other.issue("server", [LOCAL]))
+        await tls.renew()
+        with pytest.raises(RemotingConnectError, match="certificate signature failure"):
+            await ask(server, files.client())
+        # Open connections go on.
+        assert (await client.invoke(address, request(ECHO, None, b"still"))).body == b"still"
+        (files.folder / "server.key").write_bytes(b"half a key")
+        await tls.renew()
+        (files.folder / "ca.pem").write_bytes(other.chain)
+        assert await ask(server, files.client()) == b"hello"
+    assert "new connections use the changed files" in caplog.text
+    assert "changed files of this server are not used" in caplog.text
+
+
+async def test_a_peer_that_takes_no_answers_is_not_read(files: Files, handlers: Handlers):
+    limits = ConnectionLimits(write_high_water=64 * 1024)
+    async with (
+        running(tls_server(handlers, files.settings(), limits=limits)) as server,
+        stopping(RemotingClient(tls=files.client)) as client,
+    ):
+        connection = await client.connect(f"{LOCAL}:{server.port}")
+        connection.stop_reading()
+        body = bytes(1_000_000)
+        answers = [
+            asyncio.create_task(client.invoke(f"{LOCAL}:{server.port}", request(ECHO, None, body), 60))
+            for _ in range(30)
+        ]
+        await until(lambda: len(server.connections) == 1)
+        [served] = server.connections
+        await until(lambda: served.is_paused)
+        assert len(handlers.seen) < 30
+        connection.read_again()
+        assert [len(answer.body) for answer in await asyncio.gather(*answers)] == [len(body)] * 30
