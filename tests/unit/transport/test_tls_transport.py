@@ -12,7 +12,7 @@ from unittest.mock import Mock, create_autospec
 import pytest
 
 from rocketbroker.codec.remoting.remoting_command import request
-from rocketbroker.common.certificates import CertificateAuthority, ServerCertificate
+from rocketbroker.common.certificates import CertificateAuthority
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError
@@ -23,6 +23,7 @@ from rocketbroker.transport.remoting_server import RemotingServer
 from rocketbroker.transport.tls_transport import RemotingTls, TlsTransport
 from tests.support.certificates import server_context, tls_tunnel
 from tests.support.running import running, stopping
+from tests.support.tls_files import TlsFiles
 from tests.support.transports import ECHO, HOLDING, LATER, Handlers, frame, made_transports, split_frames
 from tests.support.waiting import until
 
@@ -188,40 +189,13 @@ async def test_a_cancelled_connect_leaves_no_error(
 LOCAL = "127.0.0.1"
 
 
-class Files:
-    """Certificates of an authority in a folder, and settings that name them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.authority = CertificateAuthority(SystemClock())
-        (folder / "ca.pem").write_bytes(self.authority.chain)
-        self.write("server", self.authority.issue("server", [LOCAL]))
-        self.write("client", self.authority.issue("client"))
-
-    def write(self, name: str, made: ServerCertificate) -> None:
-        """Write a certificate and its key."""
-        (self.folder / f"{name}.pem").write_bytes(made.chain)
-        key = self.folder / f"{name}.key"
-        key.touch(0o600)
-        key.write_bytes(made.key)
-
-    def settings(self, **more: str) -> TransportConfig:
-        """Return the settings of a server with a certificate."""
-        given = {"tls_server_cert_path": "server.pem", "tls_server_key_path": "server.key"}
-        paths = {name: str(self.folder / value) for name, value in given.items()}
-        return TransportConfig.model_validate(paths | more)
-
-    def client(self, name: str = "") -> ssl.SSLContext:
-        """Return the settings of a client that trusts the authority, with a certificate or none."""
-        context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
-        if name:
-            context.load_cert_chain(self.folder / f"{name}.pem", self.folder / f"{name}.key")
-        return context
-
-
 @pytest.fixture
-async def files(tmp_path: Path) -> Files:
-    return await asyncio.to_thread(Files, tmp_path)
+async def files(tmp_path: Path) -> TlsFiles:
+    return await asyncio.to_thread(TlsFiles, tmp_path)
+
+
+def settings_of(files: TlsFiles, **more: str) -> TransportConfig:
+    return TransportConfig.model_validate(files.of_server(**more))
 
 
 def tls_server(handlers: Handlers, settings: TransportConfig, **options: object) -> RemotingServer:
@@ -235,9 +209,9 @@ async def ask(server: RemotingServer, context: ssl.SSLContext | None, body: byte
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing", "disabled"])
-async def test_the_mode_says_what_is_served(files: Files, handlers: Handlers, mode: str):
-    async with running(tls_server(handlers, files.settings(tls_server_mode=mode))) as server:
-        for context, served in ((files.client(), mode != "disabled"), (None, mode != "enforcing")):
+async def test_the_mode_says_what_is_served(files: TlsFiles, handlers: Handlers, mode: str):
+    async with running(tls_server(handlers, settings_of(files, mode=mode))) as server:
+        for context, served in ((files.context(), mode != "disabled"), (None, mode != "enforcing")):
             if served:
                 assert await ask(server, context) == b"hello"
             else:
@@ -248,11 +222,11 @@ async def test_the_mode_says_what_is_served(files: Files, handlers: Handlers, mo
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3_000_000])
 async def test_a_server_answers_requests_of_any_size(
-    files: Files, handlers: Handlers, version: ssl.TLSVersion, size: int
+    files: TlsFiles, handlers: Handlers, version: ssl.TLSVersion, size: int
 ):
-    context = files.client()
+    context = files.context()
     context.minimum_version = context.maximum_version = version
-    async with running(tls_server(handlers, files.settings())) as server:
+    async with running(tls_server(handlers, settings_of(files))) as server:
         async with stopping(RemotingClient(tls=lambda: context)) as client:
             bodies = [b"%d" % number + bytes(size) for number in range(5)]
             address = f"{LOCAL}:{server.port}"
@@ -262,11 +236,11 @@ async def test_a_server_answers_requests_of_any_size(
 
 @pytest.mark.parametrize("step", [1, 2, 1000])
 @pytest.mark.parametrize("over_tls", [True, False])
-async def test_bytes_may_come_in_any_pieces(files: Files, handlers: Handlers, step: int, over_tls: bool):
+async def test_bytes_may_come_in_any_pieces(files: TlsFiles, handlers: Handlers, step: int, over_tls: bool):
     """The first byte alone decides, and the rest of a handshake or frame may come at any time."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = files.client().wrap_bio(incoming, outgoing, server_hostname=LOCAL)
-    async with running(tls_server(handlers, files.settings())) as server:
+    client = files.context().wrap_bio(incoming, outgoing, server_hostname=LOCAL)
+    async with running(tls_server(handlers, settings_of(files))) as server:
         reader, writer = await asyncio.open_connection(LOCAL, server.port)
 
         async def send(data: bytes) -> None:
@@ -304,19 +278,17 @@ async def test_bytes_may_come_in_any_pieces(files: Files, handlers: Handlers, st
     assert split_frames(found)[0].body == b"some body"
 
 
-async def test_certificates_of_clients_are_demanded(files: Files, handlers: Handlers, tmp_path: Path):
-    settings = files.settings(
-        tls_server_need_client_auth="require", tls_server_trust_cert_path=str(tmp_path / "ca.pem")
-    )
+async def test_certificates_of_clients_are_demanded(files: TlsFiles, handlers: Handlers):
+    settings = settings_of(files, need_client_auth="require", trustCertPath=str(files.ca))
     other = await asyncio.to_thread(CertificateAuthority, SystemClock())
     files.write("stranger", other.issue("stranger"))
     files.write("expired", files.authority.issue("expired", valid=timedelta(days=-1)))
     async with running(tls_server(handlers, settings)) as server:
         assert server.tls is not None
-        assert await ask(server, files.client("client")) == b"hello"
+        assert await ask(server, files.context("client")) == b"hello"
         for number, name in enumerate(("", "stranger", "expired"), 1):
             with pytest.raises((RemotingConnectError, RemotingSendError)):
-                await ask(server, files.client(name))
+                await ask(server, files.context(name))
             await until(lambda number=number: server.tls.failed == number)  # type: ignore[misc]
     assert [each for each in handlers.seen if each[0] != ECHO] == []
     assert len(handlers.seen) == 1
@@ -331,7 +303,7 @@ async def test_certificates_of_clients_are_demanded(files: Files, handlers: Hand
     ],
 )
 async def test_a_client_rejects_a_server_with_the_wrong_certificate(
-    files: Files, handlers: Handlers, certificate: str, reason: str
+    files: TlsFiles, handlers: Handlers, certificate: str, reason: str
 ):
     made = {
         "expired": lambda: files.authority.issue("server", [LOCAL], timedelta(days=-1)),
@@ -339,43 +311,43 @@ async def test_a_client_rejects_a_server_with_the_wrong_certificate(
         "stranger": lambda: CertificateAuthority(SystemClock()).issue("server", [LOCAL]),
     }
     files.write("server", await asyncio.to_thread(made[certificate]))
-    async with running(tls_server(handlers, files.settings())) as server:
+    async with running(tls_server(handlers, settings_of(files))) as server:
         with pytest.raises(RemotingConnectError, match=reason):
-            await ask(server, files.client())
+            await ask(server, files.context())
     assert handlers.seen == []
 
 
 async def test_one_that_never_ends_its_handshake_is_dropped(
-    files: Files, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: TlsFiles, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.1)
-    async with running(tls_server(handlers, files.settings())) as server:
+    async with running(tls_server(handlers, settings_of(files))) as server:
         reader, writer = await asyncio.open_connection(LOCAL, server.port)
         writer.write(b"\x16\x03\x01")
         assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
-        assert await ask(server, files.client()) == b"hello"
+        assert await ask(server, files.context()) == b"hello"
     assert "its handshake took longer than 0.1 s" in caplog.text
 
 
-async def test_those_in_a_handshake_count_as_connections(files: Files, handlers: Handlers):
+async def test_those_in_a_handshake_count_as_connections(files: TlsFiles, handlers: Handlers):
     limits = ConnectionLimits(max_connections=1)
-    async with running(tls_server(handlers, files.settings(), limits=limits)) as server:
+    async with running(tls_server(handlers, settings_of(files), limits=limits)) as server:
         _, writer = await asyncio.open_connection(LOCAL, server.port)
         writer.write(b"\x16\x03\x01")
         await until(lambda: len(server.connections) == 1)
         with pytest.raises((RemotingConnectError, RemotingSendError)):
-            await ask(server, files.client())
+            await ask(server, files.context())
         writer.close()
         await writer.wait_closed()
         await until(lambda: not server.connections)
-        assert await ask(server, files.client()) == b"hello"
+        assert await ask(server, files.context()) == b"hello"
 
 
 @pytest.mark.parametrize("data", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16" * 70_000])
-async def test_what_is_no_handshake_is_refused(files: Files, handlers: Handlers, data: bytes):
-    async with running(tls_server(handlers, files.settings())) as server:
+async def test_what_is_no_handshake_is_refused(files: TlsFiles, handlers: Handlers, data: bytes):
+    async with running(tls_server(handlers, settings_of(files))) as server:
         reader, writer = await asyncio.open_connection(LOCAL, server.port)
         writer.write(data)
         writer.write_eof()
@@ -386,12 +358,14 @@ async def test_what_is_no_handshake_is_refused(files: Files, handlers: Handlers,
     assert handlers.seen == []
 
 
-async def test_changed_files_serve_new_connections(files: Files, handlers: Handlers, caplog: pytest.LogCaptureFixture):
+async def test_changed_files_serve_new_connections(
+    files: TlsFiles, handlers: Handlers, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level("INFO")
-    tls = RemotingTls(files.settings())
+    tls = RemotingTls(settings_of(files))
     async with (
         running(RemotingServer(handlers.routes(), host=LOCAL, tls=tls.server)) as server,
-        stopping(RemotingClient(tls=files.client)) as client,
+        stopping(RemotingClient(tls=files.context)) as client,
     ):
         address = f"{LOCAL}:{server.port}"
         await client.invoke(address, request(ECHO))
@@ -399,22 +373,22 @@ async def test_changed_files_serve_new_connections(files: Files, handlers: Handl
         files.write("server", other.issue("server", [LOCAL]))
         await tls.renew()
         with pytest.raises(RemotingConnectError, match="certificate signature failure"):
-            await ask(server, files.client())
+            await ask(server, files.context())
         # Open connections go on.
         assert (await client.invoke(address, request(ECHO, None, b"still"))).body == b"still"
         (files.folder / "server.key").write_bytes(b"half a key")
         await tls.renew()
-        (files.folder / "ca.pem").write_bytes(other.chain)
-        assert await ask(server, files.client()) == b"hello"
+        files.ca.write_bytes(other.chain)
+        assert await ask(server, files.context()) == b"hello"
     assert "new connections use the changed files" in caplog.text
     assert "changed files of this server are not used" in caplog.text
 
 
-async def test_a_peer_that_takes_no_answers_is_not_read(files: Files, handlers: Handlers):
+async def test_a_peer_that_takes_no_answers_is_not_read(files: TlsFiles, handlers: Handlers):
     limits = ConnectionLimits(write_high_water=64 * 1024)
     async with (
-        running(tls_server(handlers, files.settings(), limits=limits)) as server,
-        stopping(RemotingClient(tls=files.client)) as client,
+        running(tls_server(handlers, settings_of(files), limits=limits)) as server,
+        stopping(RemotingClient(tls=files.context)) as client,
     ):
         connection = await client.connect(f"{LOCAL}:{server.port}")
         connection.stop_reading()

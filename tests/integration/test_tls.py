@@ -1,0 +1,91 @@
+"""A cluster that talks TLS alone: clients, name server, master, slave and administration, each verified."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.launch.dev_server import DevServer, broker_settings
+from rocketbroker.client import ClientConfig, Message, Producer
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.errors import RocketBrokerError
+from tests.support.ports import LOOPBACK
+from tests.support.running import running
+from tests.support.tls_files import TlsFiles
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> TlsFiles:
+    return await asyncio.to_thread(TlsFiles, tmp_path)
+
+
+def enforcing(files: TlsFiles) -> dict[str, str]:
+    """Return settings with which servers talk TLS alone, and verify each other and their clients."""
+    return (
+        files.of_server(mode="enforcing", need_client_auth="require", trustCertPath=str(files.ca)) | files.of_client()
+    )
+
+
+async def is_served(address: str, context: ssl.SSLContext | bool) -> bool:
+    """Return true if a client can ask a name server."""
+    try:
+        async with AdminClient(ClientConfig(address, tls=context)) as admin:
+            await admin.fetch_all_topic_list()
+    except RocketBrokerError:
+        return False
+    return True
+
+
+async def test_all_links_of_a_cluster_are_encrypted(files: TlsFiles, tmp_path: Path):
+    properties = enforcing(files) | {"brokerIP2": LOOPBACK, "mappedFileSizeCommitLog": str(1 << 20)}
+    async with running(DevServer(0, 0, tmp_path / "master", properties=properties)) as server:
+        context = files.context("client")
+        slave = broker_settings(
+            0,
+            tmp_path / "slave",
+            server.namesrv_addr,
+            properties=properties | {"brokerId": "1", "brokerRole": "SLAVE"},
+        )
+        async with (
+            running(BrokerController.bind(slave)) as copy,
+            AdminClient(ClientConfig(server.namesrv_addr, tls=context)) as admin,
+        ):
+            await admin.create_and_update_topic_config(server.broker_addr, TopicConfig("Encrypted", 1, 1))
+            async with Producer("PG", ClientConfig(server.namesrv_addr, tls=context)) as producer:
+                for number in range(20):
+                    await producer.send(Message("Encrypted", b"%d" % number))
+            master = server.brokers["broker-a"].controller
+            await until(lambda: copy.store.commit_log.max_offset == master.store.commit_log.max_offset > 0)
+
+        assert not await is_served(server.namesrv_addr, False)
+        assert not await is_served(server.namesrv_addr, files.context())
+        assert await is_served(server.namesrv_addr, files.context("client"))
+
+
+async def test_a_slave_without_a_certificate_gets_no_byte(files: TlsFiles, tmp_path: Path):
+    """The port for slaves demands what the others do."""
+    properties = enforcing(files)
+    async with running(DevServer(0, 0, tmp_path / "master", properties=properties)) as server:
+        async with AdminClient(ClientConfig(server.namesrv_addr, tls=files.context("client"))) as admin:
+            port = int((await admin.get_broker_config(server.broker_addr))["haListenPort"])
+        for context in (None, files.context()):
+            assert await answer_of(port, context) == b""
+
+
+async def answer_of(port: int, context: ssl.SSLContext | None) -> bytes:
+    """Return the first byte that a slave gets, empty if the connection ends before."""
+    try:
+        host = LOOPBACK if context else None
+        reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context, server_hostname=host)
+        try:
+            writer.write(bytes(8))
+            return await reader.read(1)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+    except OSError:  # an SSLError is one
+        return b""
