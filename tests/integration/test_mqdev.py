@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 
 from rocketbroker.app.launch.demo import TOPIC
 from rocketbroker.app.launch.dev_server import DevServer
-from rocketbroker.client import Message, Producer, PullConsumer, PushConsumer, SendStatus
+from rocketbroker.client import ClientConfig, Message, Producer, PullConsumer, PushConsumer, SendStatus
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -88,6 +89,24 @@ async def test_it_serves_the_5x_sdks_too(tmp_path: Path, options: tuple[str, ...
         process.send_signal(signal.SIGTERM)
         _, err = await asyncio.wait_for(process.communicate(), READY_S)
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("options", [("--ephemeral",), ("--ephemeral", "--control-port", "0"), ("--store", "kept")])
+async def test_it_serves_tls_beside_plain_text(tmp_path: Path, options: tuple[str, ...]):
+    ports = ("--port", "0", "--broker-port", "0")
+    options = tuple(str(tmp_path / option) if option == "kept" else option for option in options)
+    for _ in range(2):  # a kept store keeps its certificates
+        async with started(tmp_path, *options, *ports, "--tls") as process:
+            namesrv, authority = await word_after("namesrv", process), await word_after("tls", process)
+            trusting = ssl.create_default_context(cafile=authority)
+            for tls in (trusting, False):
+                async with Producer("PG", ClientConfig(namesrv, tls=tls)) as producer:
+                    assert (await producer.send(Message("Secured", b"x"))).send_status is SendStatus.SEND_OK
+            process.send_signal(signal.SIGTERM)
+            _, err = await asyncio.wait_for(process.communicate(), READY_S)
+        assert (process.returncode, err) == (0, b"")
+        assert await asyncio.to_thread(Path(authority).exists) == ("--store" in options)
+    assert stores_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(

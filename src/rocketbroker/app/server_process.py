@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
 from rocketbroker.common.config.proxy_settings import ProxySettings
+from rocketbroker.common.config.tls_settings import has_certificate
 from rocketbroker.common.lifecycle import Part
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
@@ -106,7 +107,8 @@ def print_remarks(command: str, settings: BrokerSettings | NamesrvSettings | Pro
 
 
 def log_access(transport: TransportConfig) -> None:
-    """Log the access mode and the peers that it admits; warn if it admits everyone."""
+    """Log the access mode and the peers that it admits, and TLS; warn if it admits everyone."""
+    _log_tls(transport)
     if transport.protected_mode:
         lists = ", ".join(
             f"{name}={networks}" if networks else f"{name} is empty"
@@ -123,6 +125,24 @@ def log_access(transport: TransportConfig) -> None:
             "protected mode is off: anyone who can reach %s may administer this server; set protectedMode=true, or "
             "bindAddress or a firewall to limit who can",
             transport.bind_address or ALL_ADDRESSES,
+        )
+
+
+def _log_tls(transport: TransportConfig) -> None:
+    """Log what is encrypted, and where the settings come from."""
+    if transport.tls_server_mode != "disabled" and has_certificate(transport):
+        served = "TLS alone" if transport.tls_server_mode == "enforcing" else "TLS and plain text"
+        certificate = transport.tls_server_cert_path or "a certificate that no client can verify (tls.test.mode.enable)"
+        log.info(
+            "TLS: the ports serve %s, with %s; settings also come from %s",
+            served,
+            certificate,
+            transport.tls_config_file,
+        )
+    if transport.tls_enable and not transport.tls_client_auth_server:
+        log.warning(
+            "TLS: tls.client.authServer=false: certificates of name servers, masters and brokers are not verified, so "
+            "that anyone on the path can pose as one"
         )
 
 

@@ -1,7 +1,8 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
 mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR | --ephemeral]
-      [--set KEY=VALUE] [--control-port PORT] [--ready-file FILE] [--layout LAYOUT | --demo [--messages COUNT]]
+      [--set KEY=VALUE] [--grpc] [--tls] [--control-port PORT] [--ready-file FILE]
+      [--layout LAYOUT | --demo [--messages COUNT]]
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketbroker.app.command_line import Version, new_app
+from rocketbroker.app.launch.throw_away_tls import ThrowAwayTls
 from rocketbroker.app.logging_setup import LEVEL_VARIABLE, set_up_logging
 from rocketbroker.app.server_process import run, serve, spare_the_collector
 from rocketbroker.common.config.hosts import LOOPBACK, host_address
@@ -89,7 +91,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             "--ready-file",
             metavar="FILE",
             help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit. With --grpc "
-            "it also has ENDPOINTS, with --control-port CONTROL_URL.",
+            "it also has ENDPOINTS, with --tls TLS_CA, with --control-port CONTROL_URL.",
         ),
     ] = None,
     ephemeral: Annotated[
@@ -105,6 +107,12 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
     ] = None,
     grpc: Annotated[
         bool, typer.Option("--grpc", help=f"Serve the 5.x SDKs too, on port {GRPC_PORT}, or a free one if others are.")
+    ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", help="Serve TLS too, with a certificate of an authority made for this run (with --store: kept)."
+        ),
     ] = False,
     control_port: Annotated[
         int | None,
@@ -138,10 +146,13 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         raise typer.BadParameter("--demo runs one broker and --layout several; give one of them")
     if grpc and layout is not None:
         raise typer.BadParameter("--grpc is for one broker; run bin/mqproxy -n NAMESRV_ADDR in front of a --layout")
+    if tls and (demo or layout is not None):
+        raise typer.BadParameter("--tls is for one broker; give it without --layout and --demo")
     if control_port is not None and (demo or layout is not None or not ephemeral):
         raise typer.BadParameter(
             "--control-port is for test suites; give it with --ephemeral, without --layout or --demo"
         )
+    files: ThrowAwayTls | None = None
     try:
         set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
@@ -151,6 +162,9 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         properties = _properties(settings or (), ephemeral=ephemeral)
         if grpc:
             properties = grpc_properties(0 if on_free_ports else GRPC_PORT) | properties
+        if tls:
+            files = ThrowAwayTls(store, {advertise or host})
+            properties = files.properties | properties
         if layout is not None:
             _serve_layout(layout, namesrv_port, first_port, store, host, advertise, properties, ready)
             return
@@ -161,7 +175,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             mq = RocketMQServer(
                 properties, namesrv_port=namesrv_port, broker_port=first_port, host=host, advertise=advertise
             )
-            _serve_controlled(mq, ControlServer(mq, control_port), ready, started)
+            _serve_controlled(mq, ControlServer(mq, control_port), ready, started, files)
             return
         from rocketbroker.app.broker_controller import BrokerController
         from rocketbroker.app.launch.dev_server import DevServer
@@ -181,10 +195,13 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             if code := run_demo(server, messages):
                 raise typer.Exit(code)
         else:
-            _serve(server, ready, started)
+            _serve(server, ready, started, files)
     except (ConfigError, StoreError) as error:
         print(f"mqdev: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
+    finally:
+        if files is not None:
+            files.remove()
 
 
 def _properties(settings: Sequence[str], *, ephemeral: bool) -> dict[str, str]:
@@ -205,35 +222,47 @@ def _properties(settings: Sequence[str], *, ephemeral: bool) -> dict[str, str]:
     return small_files(properties) if ephemeral else properties
 
 
-def _print_addresses(server: "DevServer | RocketMQServer", started: float, kept: str) -> None:
+def _print_addresses(
+    server: "DevServer | RocketMQServer", started: float, kept: str, files: "ThrowAwayTls | None"
+) -> None:
     print(f"ready in {time.monotonic() - started:.2f} s")
     print(f"  namesrv {server.namesrv_addr}  <- the address to use")
     print(f"  broker  {server.broker_addr}  broker-a in DefaultCluster")
     if server.endpoints:
         print(f"  grpc    {server.endpoints}  <- the endpoints of 5.x SDKs")
+    if files is not None:
+        print(f"  tls     {files.authority}  <- what clients trust; plain text is served too")
     print(f"  store   {server.store}{kept}")
 
 
-def _variables(server: "DevServer | RocketMQServer") -> str:
-    """Return the addresses as the ready file has them."""
+def _variables(server: "DevServer | RocketMQServer", files: "ThrowAwayTls | None") -> str:
+    """Return the addresses, and the file that clients trust, as the ready file has them."""
+    authority = f"TLS_CA={files.authority}\n" if files is not None else ""
     endpoints = f"ENDPOINTS={server.endpoints}\n" if server.endpoints else ""
-    return f"NAMESRV_ADDR={server.namesrv_addr}\n{endpoints}"
+    return f"NAMESRV_ADDR={server.namesrv_addr}\n{endpoints}{authority}"
 
 
-def _serve_controlled(mq: "RocketMQServer", control: "ControlServer", ready: "_ReadyFile", started: float) -> None:
+def _serve_controlled(
+    mq: "RocketMQServer",
+    control: "ControlServer",
+    ready: "_ReadyFile",
+    started: float,
+    files: "ThrowAwayTls | None",
+) -> None:
     def booted() -> None:
-        ready.write(f"{_variables(mq)}CONTROL_URL={control.url}\n")
-        _print_addresses(mq, started, "  (removed at exit)")
+        ready.write(f"{_variables(mq, files)}CONTROL_URL={control.url}\n")
+        _print_addresses(mq, started, "  (removed at exit)", files)
         print(f"  control {control.url}  <- clock, faults and reset by HTTP")
         print("Ctrl-C stops it.", flush=True)
 
     ready.run(serve(control, booted))
 
 
-def _serve(server: "DevServer", ready: "_ReadyFile", started: float) -> None:
+def _serve(server: "DevServer", ready: "_ReadyFile", started: float, files: "ThrowAwayTls | None") -> None:
     def booted() -> None:
-        ready.write(_variables(server))
-        _print_addresses(server, started, "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)")
+        ready.write(_variables(server, files))
+        kept = "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)"
+        _print_addresses(server, started, kept, files)
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
             print("                      free some space, or choose a folder on another disk with --store DIR")

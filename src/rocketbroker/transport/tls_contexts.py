@@ -22,50 +22,68 @@ _OTHERS: Final = 0o077
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
+def server_context(config: TlsSettings) -> ssl.SSLContext:
     """Return the settings of a port (blocks: reads files).
 
     Raises:
         ConfigError: A file cannot be used; the text names it, and what to do.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _restrict(context, settings)
-    if settings.tls_server_cert_path:
-        _load_pair(context, settings, "server")
+    _restrict(context, config)
+    if config.tls_server_cert_path:
+        _load_pair(
+            context,
+            "server",
+            config.tls_server_cert_path,
+            config.tls_server_key_path,
+            config.tls_server_key_password,
+        )
     else:
         _load_self_signed(context)
-    if settings.tls_server_need_client_auth != "none":
-        is_required = settings.tls_server_need_client_auth == "require"
+    if config.tls_server_need_client_auth != "none":
+        if not config.tls_server_auth_client and not config.tls_server_trust_cert_path:
+            raise ConfigError(
+                f"tls.server.need.client.auth={config.tls_server_need_client_auth} asks for certificates that nothing "
+                "verifies: set tls.server.trustCertPath to the certificates of their issuers, or "
+                "tls.server.authClient=true to accept those of the system's issuers"
+            )
+        is_required = config.tls_server_need_client_auth == "require"
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
-        _trust(context, settings.tls_server_trust_cert_path, "tls.server.trustCertPath", ssl.Purpose.CLIENT_AUTH)
+        _trust(context, config.tls_server_trust_cert_path, "tls.server.trustCertPath", ssl.Purpose.CLIENT_AUTH)
     return context
 
 
-def client_context(settings: TlsSettings) -> ssl.SSLContext:
+def client_context(config: TlsSettings) -> ssl.SSLContext:
     """Return the settings of connections that this process opens (blocks: reads files).
 
     Raises:
         ConfigError: A file cannot be used; the text names it, and what to do.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _restrict(context, settings)
-    if settings.tls_client_cert_path:
-        _load_pair(context, settings, "client")
-    if settings.tls_client_auth_server:
-        _trust(context, settings.tls_client_trust_cert_path, "tls.client.trustCertPath", ssl.Purpose.SERVER_AUTH)
+    _restrict(context, config)
+    if config.tls_client_cert_path:
+        _load_pair(
+            context,
+            "client",
+            config.tls_client_cert_path,
+            config.tls_client_key_path,
+            config.tls_client_key_password,
+        )
+    if config.tls_client_auth_server:
+        _trust(context, config.tls_client_trust_cert_path, "tls.client.trustCertPath", ssl.Purpose.SERVER_AUTH)
     else:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _restrict(context: ssl.SSLContext, config: TlsSettings) -> None:
     """Set versions and ciphers."""
-    versions = [_VERSIONS[each] for each in split(settings.tls_protocols)] or list(_VERSIONS.values())
+    versions = [_VERSIONS[each] for each in split(config.tls_protocols)] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     # A client could make the server compute without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    names = [openssl_name(each) for each in split(settings.tls_ciphers)]
+    names = [openssl_name(each) for each in split(config.tls_ciphers)]
     # OpenSSL has the ciphers of TLS 1.3 in a list of their own, which Python cannot set.
     names = [each for each in names if not each.startswith("TLS_")]
     if not names:
@@ -74,7 +92,7 @@ def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.set_ciphers(":".join(names))
     except ssl.SSLError as error:
         raise ConfigError(
-            f"tls.ciphers={settings.tls_ciphers} names no cipher that OpenSSL has; write names such as "
+            f"tls.ciphers={config.tls_ciphers} names no cipher that OpenSSL has; write names such as "
             "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or ECDHE-RSA-AES128-GCM-SHA256, joined by commas"
         ) from error
 
@@ -91,9 +109,7 @@ def openssl_name(name: str) -> str:
     return "-".join(parts)
 
 
-def _load_pair(context: ssl.SSLContext, settings: TlsSettings, end: str) -> None:
-    cert, key = getattr(settings, f"tls_{end}_cert_path"), getattr(settings, f"tls_{end}_key_path")
-    password = getattr(settings, f"tls_{end}_key_password")
+def _load_pair(context: ssl.SSLContext, end: str, cert: str, key: str, password: str) -> None:
     for name, path in ((f"tls.{end}.certPath", cert), (f"tls.{end}.keyPath", key)):
         if not Path(path).is_file():
             raise ConfigError(f"{name}: {path} is no file; name one in PEM")
@@ -134,7 +150,7 @@ def _trust(context: ssl.SSLContext, path: str, name: str, purpose: ssl.Purpose) 
 
 
 class WatchedContext:
-    """A context of OpenSSL that is made anew when its files change.
+    """A context of OpenSSL that is made again when its files change.
 
     Args:
         make: makes the context; raises ConfigError.
@@ -170,7 +186,7 @@ class WatchedContext:
         return found
 
     async def renew(self) -> None:
-        """Make the context anew if a file has changed; keep the old one if the files cannot be used."""
+        """Make the context again if a file has changed; keep the old one if the files cannot be used."""
         seen = await asyncio.to_thread(self._look)
         if seen == self._seen:
             return
@@ -185,25 +201,25 @@ class WatchedContext:
             log.info("TLS: new connections use the changed files of %s", self._name)
 
 
-def watched_server_context(settings: TlsSettings) -> WatchedContext | None:
+def watched_server_context(config: TlsSettings) -> WatchedContext | None:
     """Return the context of a port; ``None`` if it serves plain text alone.
 
     Raises:
         ConfigError: A file cannot be used.
     """
-    if settings.tls_server_mode == "disabled" or not has_certificate(settings):
+    if config.tls_server_mode == "disabled" or not has_certificate(config):
         return None
-    files = [settings.tls_server_cert_path, settings.tls_server_key_path, settings.tls_server_trust_cert_path]
-    return WatchedContext(lambda: server_context(settings), files, "this server")
+    files = [config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_trust_cert_path]
+    return WatchedContext(lambda: server_context(config), files, "this server")
 
 
-def watched_client_context(settings: TlsSettings) -> WatchedContext | None:
+def watched_client_context(config: TlsSettings) -> WatchedContext | None:
     """Return the context of connections that this process opens; ``None`` for plain text.
 
     Raises:
         ConfigError: A file cannot be used.
     """
-    if not settings.tls_enable:
+    if not config.tls_enable:
         return None
-    files = [settings.tls_client_cert_path, settings.tls_client_key_path, settings.tls_client_trust_cert_path]
-    return WatchedContext(lambda: client_context(settings), files, "connections to servers")
+    files = [config.tls_client_cert_path, config.tls_client_key_path, config.tls_client_trust_cert_path]
+    return WatchedContext(lambda: client_context(config), files, "connections to servers")

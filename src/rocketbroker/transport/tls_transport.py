@@ -302,10 +302,10 @@ class RemotingTls:
         ConfigError: A file cannot be used.
     """
 
-    def __init__(self, settings: TlsSettings) -> None:
-        server, client = watched_server_context(settings), watched_client_context(settings)
+    def __init__(self, config: TlsSettings) -> None:
+        server, client = watched_server_context(config), watched_client_context(config)
         self._contexts = [each for each in (server, client) if each is not None]
-        self.server = None if server is None else ServerTls(server, plain=settings.tls_server_mode == "permissive")
+        self.server = None if server is None else ServerTls(server, plain=config.tls_server_mode == "permissive")
         self.outgoing: CurrentContext | None = None if client is None else lambda: client.current
 
     def watch(self, tasks: TaskOwner) -> None:
@@ -313,7 +313,7 @@ class RemotingTls:
         tasks.every(_LOOK_S, self.renew, "certificates")
 
     async def renew(self) -> None:
-        """Look at the files, and make contexts anew from those that have changed."""
+        """Look at the files, and make contexts from those that have changed."""
         for context in self._contexts:
             await context.renew()
 

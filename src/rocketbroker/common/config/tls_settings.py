@@ -95,7 +95,8 @@ class TlsSettings(ConfigModel):
     )
     tls_server_auth_client: Flag = setting(
         False,
-        "Accepted as in RocketMQ; certificates that tls.server.need.client.auth asks for are always verified.",
+        "Verify certificates of clients by the issuers of the system, where tls.server.trustCertPath names none. With "
+        "it, they are always verified.",
         _SYSTEM,
         name="tls.server.authClient",
     )
@@ -179,7 +180,7 @@ def outer_entries(environment: Mapping[str, str], entries: Sequence[Entry]) -> l
         entries: those of ``-c``, which may name the file.
 
     Raises:
-        ConfigError: The file that was named cannot be read, or an entry is none of TLS.
+        ConfigError: The file that was named cannot be read, or has a setting of something else.
     """
     java = [entry for name in _JAVA_OPTIONS for entry in _java_entries(name, environment.get(name, ""))]
     named = next((each for each in reversed([*java, *entries]) if each.key == _FILE and each.value.strip()), None)
