@@ -188,6 +188,29 @@ removes them, and logs the name of each.
 {_ON_BROKERS}""",
         "mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -c DefaultCluster",
     ),
+    "top": (
+        """\
+Not a command of RocketMQ; works with its brokers too, by what they report. Three lists: brokers, groups and topics. On
+a terminal the screen is drawn again at each look and each key:
+
+| key | does |
+|---|---|
+| `1`, `2`, `3` | show brokers, groups or topics |
+| up, down, page up, page down, home, end, `j`, `k` | mark a row, or scroll details |
+| enter | open the marked row: all that a broker reports; clients and queues of a group; queues of a topic |
+| escape | back to the list, and to all names |
+| `s`, `r` | sort by the next column; turn the order round |
+| `/` | list the names with the text that is typed |
+| space | keep the figures, or go on |
+| `q`, Ctrl-C | quit |
+
+Rates span the last 10 s. Brokers are asked at each look; of more than 100 groups, or topics, 100 are asked at each look
+in turn. On a narrow terminal columns are left out, the last ones first; the name stays. If a name server or broker
+stops answering, the screen says so and keeps the last figures. Without a terminal, with `--once` or `--json`, it prints
+all figures once, with the rates that the brokers report. In JSON: `time`, `brokers`, `groups`, `topics`, and how many
+groups and topics were asked.""",
+        "mqadmin top -n 127.0.0.1:9876 --once",
+    ),
     "bench": (
         """\
 Not a command of RocketMQ; works with its brokers too. Each load runs for `-d` seconds or `-m` messages:

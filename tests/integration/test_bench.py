@@ -5,12 +5,14 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from rocketbroker.app.mqadmin.bench import bench
 from rocketbroker.client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.testing import RocketMQServer
+from tests.support.admin_schemas import checked
 
 TOPIC = "Load"
 
@@ -25,6 +27,7 @@ async def test_every_load_counts_its_messages_and_leaves_nothing_behind(admin: A
     before = set(await admin.fetch_all_topic_list())
     report = await bench(admin, TOPIC, messages=64, duration=30, rate=1000, create=True, clean=True)
     assert not report.failures
+    checked("bench", msgspec.to_builtins(report.data))
     counts = {each.load.value: (each.messages, each.failed) for each in report.data["loads"]}
     assert counts == {
         "sync": (64, 0), "async": (64, 0), "batch": (64, 0), "consume": (64, 0), "e2e": (64, 0),

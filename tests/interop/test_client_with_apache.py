@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from rocketbroker.app.mqadmin.bench import bench
+from rocketbroker.app.mqadmin.bench_loads import Load
+from rocketbroker.app.mqadmin.top import top
+from rocketbroker.client import AdminClient
 from tests.support.client_scenario import run_scenario
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
@@ -21,6 +25,22 @@ async def test_the_client_works_with_apaches_broker(java_namesrv: JavaServer, ja
 async def test_the_producer_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
     await run_producer_scenario(java_namesrv.address)
     await check_delay(java_namesrv.address)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_bench_and_top_work_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+    async with AdminClient(java_namesrv.address) as admin:
+        measured = await bench(admin, "Measured", messages=50, duration=60, create=True)
+        assert measured.failures == []
+        assert {each.load.value: each.messages for each in measured.data["loads"]} == dict.fromkeys(Load, 50)
+        seen = (await top(admin, as_json=True)).data
+        assert [(row.addr, row.problem) for row in seen.brokers] == [(java_broker.address, "")]
+        assert seen.brokers[0].disk is not None
+        assert {row.topic: row.messages for row in seen.topics}["Measured"] == 200
+        removed = await bench(admin, "Gone", "sync", messages=1, create=True, clean=True)
+        assert removed.data["removed"]
+        assert "Gone" not in await admin.fetch_all_topic_list()
 
 
 @pytest.mark.soak

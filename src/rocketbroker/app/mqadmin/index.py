@@ -41,4 +41,7 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "bench": {
         "bench": "Measure rates and latencies of sends and deliveries.",
     },
+    "top": {
+        "top": "Watch rates, lag, clients and disks on a live screen.",
+    },
 }
