@@ -229,6 +229,18 @@ exit code 1, too. In JSON: `topic`, `size`, `created`, `removed`, `interrupted` 
 `messages`, `failed`, `seconds`, `rate`, `mibPerSecond`, `latencyMs`, `clientBusy` and `error`.""",
         "mqadmin bench -n 127.0.0.1:9876 -t Bench --create --clean -d 2",
     ),
+    "grafana": (
+        """\
+Not a command of RocketMQ. It asks no server. Import the file in Grafana (Dashboards, New, Import) and choose a
+Prometheus that reads the brokers and name servers. [Monitor](../operations/monitor.md) has a picture of the board.""",
+        "mqadmin grafana > board.json",
+    ),
+    "alerts": (
+        """\
+Not a command of RocketMQ. It asks no server. Name the file under `rule_files` in `prometheus.yml`;
+`promtool check rules rules.yml` checks it.""",
+        "mqadmin alerts --lagSeconds 60 > rules.yml",
+    ),
 }
 
 

@@ -91,9 +91,9 @@ class MetricsScript:
         self._pops.make(RETURNED, 1)
         self._ask(200, body=json.dumps({"groupName": GROUP}).encode())
         self._heartbeat()
-        self._send("__SHARDINGKEY\x01k\x02")
-        self._send("DELAY\x011\x02")
-        self._send("TIMER_DELAY_MS\x011000\x02")
+        self.send("__SHARDINGKEY\x01k\x02")
+        self.send("DELAY\x011\x02")
+        self.send("TIMER_DELAY_MS\x011000\x02")
         self._transactions()
         self._pull()
         self._pop()
@@ -103,7 +103,8 @@ class MetricsScript:
         assert answer.code == 0, (code, answer.remark)
         return fields_of(answer)
 
-    def _send(self, properties: str, sys_flag: int = 0) -> dict[str, str]:
+    def send(self, properties: str, sys_flag: int = 0) -> dict[str, str]:
+        """Send a message to the first queue of the topic; return the fields of the answer."""
         unique = f"UNIQ_KEY\x01{time.time_ns():032X}\x02"
         fields = {
             "a": "PG_Measured", "b": TOPIC, "c": "TBW102", "d": 1, "e": 0, "f": sys_flag, "g": time.time_ns() // 10**6,
@@ -128,7 +129,7 @@ class MetricsScript:
     def _transactions(self) -> None:
         """Commit one, roll one back, and leave one open."""
         for outcome in (_COMMIT, _ROLLBACK, 0):
-            half = self._send("TRAN_MSG\x01true\x02PGROUP\x01PG_Measured\x02", _HALF)
+            half = self.send("TRAN_MSG\x01true\x02PGROUP\x01PG_Measured\x02", _HALF)
             if not outcome:
                 return  # Apache's broker answers no end that is open
             fields = {

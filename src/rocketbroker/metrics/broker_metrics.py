@@ -120,7 +120,10 @@ class BrokerMetricsManager:
         if config.metrics_in_delta:
             labels["aggregation"] = "delta"
         lags = await self._lag.look() if config.enable_lag_and_dlq_metrics else []
-        blocks = [Block(_SCOPE, await self._families(lags)), Block("", self._own_families(lags))]
+        blocks = [
+            Block(_SCOPE, await self._families(lags)),
+            Block("", [*await self._store.own(), *self._own_families(lags)]),
+        ]
         return Report(labels, config.metrics_otel_cardinality_limit, blocks)
 
     async def _families(self, lags: list[GroupLag]) -> list[Family]:
@@ -147,7 +150,6 @@ class BrokerMetricsManager:
     def _own_families(self, lags: list[GroupLag]) -> Iterator[Family]:
         yield from self._own.families()
         yield from self._remoting.refusals()
-        yield from self._store.own()
         consumers = self._tables.consumers
         yield counter(
             "rocketbroker_subscription_conflicts_total",

@@ -10,7 +10,7 @@ from rocketbroker.broker.timer.timer_message_store import SNAPSHOT_BOUNDS_S, Tim
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.clock import Clock
 from rocketbroker.metrics.family import Family, Samples, Value, counter, gauge, histogram
-from rocketbroker.store.clean.disk_watch import MeasureDisk
+from rocketbroker.store.clean.disk_watch import MeasureDisk, look_at_disks
 from rocketbroker.store.message_store import MessageStore
 
 _PLACE: Final = {"storage_type": "local", "storage_medium": "disk"}
@@ -61,18 +61,28 @@ class DefaultStoreMetricsManager:
             found += self._timer_families(await self._timer.figures())
         return found
 
-    def own(self) -> Iterator[Family]:
-        """Yield metrics that RocketMQ lacks."""
-        yield counter(
-            "rocketbroker_sync_errors_total",
-            [({}, self._store.flusher.errors)],
-            "Failed syncs of the CommitLog; the broker is read-only after one, until a later one succeeds.",
-        )
-        yield counter(
-            "rocketbroker_damaged_messages_total",
-            [({}, self._store.damage_log.count)],
-            "Messages that were found damaged.",
-        )
+    async def own(self) -> list[Family]:
+        """Return metrics that RocketMQ lacks; the disk is measured on a thread."""
+        loop, config = asyncio.get_running_loop(), self._store.config
+        fullest = await loop.run_in_executor(None, look_at_disks, config, self._measure_disk)
+        return [
+            counter(
+                "rocketbroker_sync_errors_total",
+                [({}, self._store.flusher.errors)],
+                "Failed syncs of the CommitLog; the broker is read-only after one, until a later one succeeds.",
+            ),
+            counter(
+                "rocketbroker_damaged_messages_total",
+                [({}, self._store.damage_log.count)],
+                "Messages that were found damaged.",
+            ),
+            gauge(
+                "rocketbroker_store_disk_used_ratio",
+                [({}, fullest.use.used / max(fullest.use.capacity, 1))],
+                "Used share of the disk of the log or of the queues, whichever is fuller; sends are rejected above "
+                "diskSpaceWarningLevelRatio.",
+            ),
+        ]
 
     async def _reserve_time(self) -> int:
         log = self._store.commit_log

@@ -77,7 +77,8 @@ async def test_errors_are_ours(tmp_path: Path):
         manager = DefaultStoreMetricsManager(store, timer.service, MessageMeters(), clock, lambda _: DiskUse(7, 9))
         store.flusher.errors = 3
 
-        assert [(each.name, list(each.samples)) for each in manager.own()] == [
+        assert [(each.name, list(each.samples)) for each in await manager.own()] == [
             ("rocketbroker_sync_errors_total", [({}, 3)]),
             ("rocketbroker_damaged_messages_total", [({}, 0)]),
+            ("rocketbroker_store_disk_used_ratio", [({}, 7 / 9)]),
         ]

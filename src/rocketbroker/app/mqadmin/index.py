@@ -41,6 +41,10 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "bench": {
         "bench": "Measure rates and latencies of sends and deliveries.",
     },
+    "monitoring": {
+        "grafana": "Print a Grafana board of the metrics of brokers and name servers, to import.",
+        "alerts": "Print alert rules of Prometheus for the metrics of brokers and name servers.",
+    },
     "top": {
         "top": "Watch rates, lag, clients and disks on a live screen.",
     },

@@ -1,0 +1,87 @@
+"""Sub-commands that print what watches a cluster: a Grafana board and Prometheus alert rules. They ask no server."""
+
+import inspect
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from string import Template
+from typing import Annotated
+
+import typer
+
+from rocketbroker.app.mqadmin.command import SUB_COMMANDS, SubCommand
+from rocketbroker.app.mqadmin.grafana_board import board
+from rocketbroker.app.terminal import say
+
+
+def local_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that makes a function a sub-command without a client."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        summary = (inspect.getdoc(function) or "").split("\n")[0]
+        SUB_COMMANDS[name] = SubCommand(summary, function, function.__module__)
+        return function
+
+    return register
+
+
+class _Rules(Template):
+    """Text with names of options after ``@``; ``$`` belongs to Prometheus."""
+
+    delimiter = "@"
+
+
+@local_command("grafana")
+def grafana(
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the board.")] = "RocketMQ",
+    uid: Annotated[
+        str, typer.Option("--uid", metavar="ID", help="Identity of the board: importing it again replaces it.")
+    ] = "rocketbroker",
+) -> None:
+    """Print a Grafana board of the metrics of brokers and name servers, to import."""
+    if not title.strip():
+        raise typer.BadParameter("--title is empty; give the board a name")
+    say(json.dumps(board(title.strip(), uid), indent=2))
+
+
+@local_command("alerts")
+def alerts(
+    lag_messages: Annotated[
+        int, typer.Option("--lagMessages", min=1, metavar="NUMBER", help="Lag of a group in a topic to alert at.")
+    ] = 100_000,
+    lag_seconds: Annotated[
+        int, typer.Option("--lagSeconds", min=1, metavar="SECONDS", help="Age of its oldest message to alert at.")
+    ] = 300,
+    replica_seconds: Annotated[
+        int, typer.Option("--replicaSeconds", min=1, metavar="SECONDS", help="Lag of a slave to alert at.")
+    ] = 30,
+    disk_ratio: Annotated[
+        float,
+        typer.Option("--diskRatio", min=0.01, max=1.0, metavar="RATIO", help="Used share of the disk to warn at."),
+    ] = 0.8,
+    job: Annotated[
+        str,
+        typer.Option("--job", metavar="REGEX", help="Scrape jobs of brokers and name servers, as in prometheus.yml."),
+    ] = "rocketmq.*",
+    lasting: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="Time that a condition must last, such as 5m.")
+    ] = "5m",
+) -> None:
+    """Print alert rules of Prometheus for the metrics of brokers and name servers."""
+    quoted = job.replace("\\", "\\\\").replace('"', '\\"')
+    given = {
+        "lagMessages": lag_messages,
+        "lagSeconds": lag_seconds,
+        "replicaSeconds": replica_seconds,
+        "diskRatio": disk_ratio,
+        "job": quoted,
+        "lasting": _duration(lasting),
+    }
+    text = files("rocketbroker.app.mqadmin").joinpath("data", "alerts.yml").read_text("utf-8")
+    say(_Rules(text).substitute({name: str(value) for name, value in given.items()}).rstrip("\n"))
+
+
+def _duration(text: str) -> str:
+    if not text[:-1].isdigit() or text[-1:] not in {"s", "m", "h"}:
+        raise typer.BadParameter(f"--for {text!r} is no duration; write a number and s, m or h, such as 5m")
+    return text

@@ -1,0 +1,72 @@
+"""mqadmin grafana and mqadmin alerts."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rocketbroker.app.mqadmin.cli import app
+
+MANUAL = (Path(__file__).parents[4] / "docs" / "operations" / "monitor.md").read_text()
+METRIC = re.compile(r"\b(?:rocketmq|rocketbroker)_\w+")
+
+
+def mqadmin(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_board_is_json_with_its_title():
+    board = json.loads(mqadmin("grafana", "--title", "Orders", "--uid", "orders").stdout)
+
+    assert (board["title"], board["uid"]) == ("Orders", "orders")
+
+
+def test_options_set_the_thresholds():
+    text = mqadmin(
+        "alerts",
+        "--lagMessages",
+        "7",
+        "--lagSeconds",
+        "8",
+        "--replicaSeconds",
+        "9",
+        "--diskRatio",
+        "0.5",
+        "--for",
+        "2m",
+    ).stdout
+
+    for each in ("> 7\n", "/ 1000 > 8\n", "lag_seconds > 9\n", "used_ratio > 0.5\n", "for: 2m\n"):
+        assert each in text
+    assert "@" not in text
+
+
+def test_a_job_is_quoted():
+    assert r'up{job=~"a\"b\\w"} == 0' in mqadmin("alerts", "--job", 'a"b\\w').stdout
+
+
+@pytest.mark.parametrize("command", ["grafana", "alerts"])
+def test_the_manual_explains_each_metric(command: str):
+    names = {re.sub(r"_(?:bucket|count|sum)$", "", each) for each in METRIC.findall(mqadmin(command).stdout)}
+
+    assert len(names) > 10
+    assert {each for each in names if f"`{each}`" not in MANUAL} == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["alerts", "--for", "soon"], "--for 'soon' is no duration; write a number and s, m or h, such as 5m"),
+        (["alerts", "--for", "m"], "is no duration"),
+        (["alerts", "--diskRatio", "80"], "'--diskRatio': Input should be less than or equal to 1"),
+        (["alerts", "--lagMessages", "0"], "'--lagMessages': Input should be greater than or equal to 1"),
+        (["grafana", "--title", " "], "--title is empty"),
+    ],
+)
+def test_wrong_options_are_named(arguments: list[str], reason: str):
+    result = mqadmin(*arguments)
+
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
