@@ -9,6 +9,10 @@ from jsonschema import Draft202012Validator
 from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
 from tests.support.admin_schemas import SCHEMAS, checked, draft, schema_of
 
+# These print a file for another program.
+WITHOUT_JSON = {"alerts", "grafana"}
+NAMES = [name for name in SUB_COMMANDS if name not in WITHOUT_JSON]
+
 
 def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
     """All schemas of objects in a schema."""
@@ -23,10 +27,10 @@ def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_there_is_one_for_each_sub_command_and_no_other():
-    assert sorted(path.stem for path in SCHEMAS.iterdir()) == sorted(SUB_COMMANDS)
+    assert sorted(path.stem for path in SCHEMAS.iterdir()) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", SUB_COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_valid_and_names_all_keys(name: str):
     schema = schema_of(name)
 
