@@ -1,6 +1,7 @@
 """A cluster that talks TLS alone: clients, name server, master, slave and administration, each verified."""
 
 import asyncio
+import json
 import ssl
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rocketbroker.app.launch.dev_server import DevServer, broker_settings
 from rocketbroker.client import ClientConfig, Message, Producer
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.errors import RocketBrokerError
 from tests.support.ports import LOOPBACK
 from tests.support.running import running
@@ -89,3 +91,20 @@ async def answer_of(port: int, context: ssl.SSLContext | None) -> bytes:
             await writer.wait_closed()
     except OSError:  # an SSLError is one
         return b""
+
+
+async def test_a_proxy_reaches_brokers_over_tls(files: TlsFiles, tmp_path: Path):
+    pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from rocketbroker.app.grpc_port import cluster_port
+    from rocketbroker.proxy.messaging_pb2 import Code
+    from tests.support.grpc_calls import send_once
+
+    async with running(DevServer(0, 0, tmp_path / "master", properties=enforcing(files))) as server:
+        async with AdminClient(ClientConfig(server.namesrv_addr, tls=files.context("client"))) as admin:
+            await admin.create_and_update_topic_config(server.broker_addr, TopicConfig("Relayed", 1, 1))
+        given = {"grpcServerPort": 0, "tlsTestModeEnable": False, "namesrvAddr": server.namesrv_addr}
+        conf = tmp_path / "rmq-proxy.json"
+        conf.write_text(json.dumps(given | files.of_client()))
+        async with running(cluster_port(load_proxy_settings(conf).proxy, "proxy", LOOPBACK)) as port:
+            sent = await asyncio.to_thread(send_once, f"{LOOPBACK}:{port.port}", "Relayed", b"body")
+        assert sent == Code.OK

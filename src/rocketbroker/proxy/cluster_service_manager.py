@@ -34,6 +34,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy.call_context import succeeded
 from rocketbroker.proxy.service_manager import ProxyChannel
 from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.tls_transport import OutgoingTls
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,8 @@ class ClusterServiceManager:
                 RequestCode.CHECK_TRANSACTION_STATE, self._check, CheckTransactionStateRequestHeader, Audience.CLIENT
             )
         }
-        self._remoting = RemotingClient(routes)
+        self._tls = OutgoingTls(config)
+        self._remoting = RemotingClient(routes, tls=self._tls.outgoing)
         self._name_servers = NameServerClient(self._remoting, config.namesrv_addr)
         self._client_id = client_id
         self._tasks = TaskOwner("ClusterServiceManager")
@@ -120,6 +122,7 @@ class ClusterServiceManager:
     async def start(self) -> None:
         """Begin to send heartbeats."""
         self._tasks.every(self._heartbeat_s, self._heartbeat, "heartbeat")
+        self._tls.watch(self._tasks)
 
     async def stop(self) -> None:
         """Close all connections."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rocketbroker.common.config.tls_settings import TlsSettings, has_certificate, split
+from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings, has_certificate, split
 from rocketbroker.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def server_context(config: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def client_context(config: TlsSettings) -> ssl.SSLContext:
+def client_context(config: TlsClientSettings) -> ssl.SSLContext:
     """Return the settings of connections that this process opens (blocks: reads files).
 
     Raises:
@@ -77,7 +77,7 @@ def client_context(config: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _restrict(context: ssl.SSLContext, config: TlsSettings) -> None:
+def _restrict(context: ssl.SSLContext, config: TlsClientSettings) -> None:
     """Set versions and ciphers."""
     versions = [_VERSIONS[each] for each in split(config.tls_protocols)] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -213,7 +213,7 @@ def watched_server_context(config: TlsSettings) -> WatchedContext | None:
     return WatchedContext(lambda: server_context(config), files, "this server")
 
 
-def watched_client_context(config: TlsSettings) -> WatchedContext | None:
+def watched_client_context(config: TlsClientSettings) -> WatchedContext | None:
     """Return the context of connections that this process opens; ``None`` for plain text.
 
     Raises:

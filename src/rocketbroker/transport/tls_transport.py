@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 from rocketbroker.codec.remoting.handler import Buffer
-from rocketbroker.common.config.tls_settings import TlsSettings
+from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.tls_contexts import WatchedContext, watched_client_context, watched_server_context
@@ -291,31 +291,49 @@ class ServerTls:
         self._refusals.add(f"TLS: the connection of {host}:{port} is closed: {reason}")
 
 
-class RemotingTls:
+class OutgoingTls:
+    """TLS of the connections that a process opens (blocks: reads files).
+
+    Attributes:
+        outgoing: returns the settings of the next connection; ``None`` for plain text.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+
+    def __init__(self, config: TlsClientSettings) -> None:
+        client = watched_client_context(config)
+        self._contexts = [] if client is None else [client]
+        self.outgoing: CurrentContext | None = None if client is None else lambda: client.current
+
+    def watch(self, tasks: TaskOwner) -> None:
+        """Look at the files every 10 s from now on."""
+        if self._contexts:
+            tasks.every(_LOOK_S, self.renew, "certificates")
+
+    async def renew(self) -> None:
+        """Look at the files, and make contexts from those that have changed."""
+        for context in self._contexts:
+            await context.renew()
+
+
+class RemotingTls(OutgoingTls):
     """TLS of the ports and of the outgoing connections of one server (blocks: reads files).
 
     Attributes:
         server: TLS of its ports; ``None`` if they serve plain text alone.
-        outgoing: returns the settings of the next outgoing connection; ``None`` for plain text.
 
     Raises:
         ConfigError: A file cannot be used.
     """
 
     def __init__(self, config: TlsSettings) -> None:
-        server, client = watched_server_context(config), watched_client_context(config)
-        self._contexts = [each for each in (server, client) if each is not None]
-        self.server = None if server is None else ServerTls(server, plain=config.tls_server_mode == "permissive")
-        self.outgoing: CurrentContext | None = None if client is None else lambda: client.current
-
-    def watch(self, tasks: TaskOwner) -> None:
-        """Look at the files every 10 s from now on."""
-        tasks.every(_LOOK_S, self.renew, "certificates")
-
-    async def renew(self) -> None:
-        """Look at the files, and make contexts from those that have changed."""
-        for context in self._contexts:
-            await context.renew()
+        super().__init__(config)
+        self.server: ServerTls | None = None
+        server = watched_server_context(config)
+        if server is not None:
+            self._contexts.append(server)
+            self.server = ServerTls(server, plain=config.tls_server_mode == "permissive")
 
 
 class _ServerTransport(TlsTransport):

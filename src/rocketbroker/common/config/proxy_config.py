@@ -19,6 +19,7 @@ from rocketbroker.common.config.fields import (
     whole,
 )
 from rocketbroker.common.config.log_settings import LogSettings
+from rocketbroker.common.config.tls_settings import TlsClientSettings
 
 GRPC_PORT: Final = 8081
 _SECOND: Final = 1_000
@@ -26,7 +27,7 @@ _SECOND: Final = 1_000
 _MESSAGE_MAX: Final = INT_MAX
 
 
-class ProxyConfig(LogSettings):
+class ProxyConfig(LogSettings, TlsClientSettings):
     """Port, certificate and limits of the gRPC front."""
 
     proxy_mode: Text = setting(

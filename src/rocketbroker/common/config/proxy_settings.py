@@ -1,14 +1,22 @@
 """Settings of a gRPC port from ``rmq-proxy.json`` and the command line (ConfigurationManager of Apache's proxy)."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.common.config.load import resolve
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import GRPC_PORT, ProxyConfig
+from rocketbroker.common.config.tls_settings import (
+    TLS_FILE_SETTING,
+    TlsClientSettings,
+    check_outgoing_tls,
+    outer_entries,
+)
 from rocketbroker.common.errors import ConfigError, shown
 
 _MOST_BYTES: Final = 1 << 20
@@ -30,9 +38,14 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
     Raises:
         ConfigError: The file cannot be read, or settings are invalid, one line for each.
     """
-    entries = [*(_entries(Path(path)) if path is not None else []), *overrides]
+    given = _entries(Path(path)) if path is not None else []
+    # The file of TLS and the environment are those of all servers of a machine.
+    outgoing = fields_by_name(TlsClientSettings)
+    entries = [each for each in outer_entries(os.environ, given) if each.key in outgoing]
+    entries += [each for each in [*given, *overrides] if each.key != TLS_FILE_SETTING]
     resolved = resolve((ProxyConfig,), entries)
     proxy = resolved.model(ProxyConfig)
+    check_outgoing_tls(proxy)
     if proxy.proxy_mode.upper() not in {"CLUSTER", "LOCAL"}:
         raise ConfigError(f"proxyMode={shown(proxy.proxy_mode)} is unknown; write CLUSTER or LOCAL")
     if not proxy.tls_test_mode_enable and bool(proxy.tls_cert_path) != bool(proxy.tls_key_path):

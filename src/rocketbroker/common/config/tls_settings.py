@@ -50,7 +50,49 @@ _SECRET: Final = Trait(own=True, secret=True)
 _PATH: Final = Trait(own=True, takes=_PATH_WORDS)
 
 
-class TlsSettings(ConfigModel):
+class TlsClientSettings(ConfigModel):
+    """TLS of the connections that this process opens."""
+
+    tls_enable: Flag = setting(
+        False,
+        "Use TLS on connections that this process opens: to name servers, masters and other brokers.",
+        Trait(own=True, important=True),
+        name="tls.enable",
+    )
+    tls_client_cert_path: OptionalPath = setting(
+        "", "Certificate of this process for servers that ask for one.", _PATH, name="tls.client.certPath"
+    )
+    tls_client_key_path: OptionalPath = setting(
+        "", "Private key of tls.client.certPath.", _PATH, name="tls.client.keyPath"
+    )
+    tls_client_key_password: Line = setting(
+        "", "Password of that key, if it is encrypted.", _SECRET, name="tls.client.keyPassword"
+    )
+    tls_client_auth_server: Flag = setting(
+        True,
+        "Verify the certificates of servers. RocketMQ does not by default.",
+        _SYSTEM,
+        name="tls.client.authServer",
+    )
+    tls_client_trust_cert_path: OptionalPath = setting(
+        "",
+        "Certificates of the issuers that sign those of servers; empty means those of the system.",
+        _PATH,
+        name="tls.client.trustCertPath",
+    )
+    tls_ciphers: Ciphers = setting(
+        "",
+        "Ciphers for TLS 1.2 by their names in Java or OpenSSL, joined by commas; empty means OpenSSL's choice. Those "
+        "of TLS 1.3 are always allowed.",
+        Trait(own=True, takes="names of ciphers joined by commas"),
+        name="tls.ciphers",
+    )
+    tls_protocols: Versions = setting(
+        "", "Versions of TLS, joined by commas; empty means TLSv1.2 and TLSv1.3.", _SYSTEM, name="tls.protocols"
+    )
+
+
+class TlsSettings(TlsClientSettings):
     """TLS of the ports that serve clients, brokers and slaves, and of the connections that this process opens.
 
     RocketMQ has them as system properties. A file of properties (``tls.config.file``), ``-Dtls.…`` in ``JAVA_OPT`` or
@@ -106,43 +148,6 @@ class TlsSettings(ConfigModel):
         _PATH,
         name="tls.server.trustCertPath",
     )
-    tls_enable: Flag = setting(
-        False,
-        "Use TLS on connections that this process opens: to name servers, masters and other brokers.",
-        Trait(own=True, important=True),
-        name="tls.enable",
-    )
-    tls_client_cert_path: OptionalPath = setting(
-        "", "Certificate of this process for servers that ask for one.", _PATH, name="tls.client.certPath"
-    )
-    tls_client_key_path: OptionalPath = setting(
-        "", "Private key of tls.client.certPath.", _PATH, name="tls.client.keyPath"
-    )
-    tls_client_key_password: Line = setting(
-        "", "Password of that key, if it is encrypted.", _SECRET, name="tls.client.keyPassword"
-    )
-    tls_client_auth_server: Flag = setting(
-        True,
-        "Verify the certificates of servers. RocketMQ does not by default.",
-        _SYSTEM,
-        name="tls.client.authServer",
-    )
-    tls_client_trust_cert_path: OptionalPath = setting(
-        "",
-        "Certificates of the issuers that sign those of servers; empty means those of the system.",
-        _PATH,
-        name="tls.client.trustCertPath",
-    )
-    tls_ciphers: Ciphers = setting(
-        "",
-        "Ciphers for TLS 1.2 by their names in Java or OpenSSL, joined by commas; empty means OpenSSL's choice. Those "
-        "of TLS 1.3 are always allowed.",
-        Trait(own=True, takes="names of ciphers joined by commas"),
-        name="tls.ciphers",
-    )
-    tls_protocols: Versions = setting(
-        "", "Versions of TLS, joined by commas; empty means TLSv1.2 and TLSv1.3.", _SYSTEM, name="tls.protocols"
-    )
 
 
 def check_tls(settings: TlsSettings) -> None:
@@ -151,15 +156,27 @@ def check_tls(settings: TlsSettings) -> None:
     Raises:
         ConfigError: They contradict.
     """
-    for end in ("server", "client"):
-        cert, key = getattr(settings, f"tls_{end}_cert_path"), getattr(settings, f"tls_{end}_key_path")
-        if bool(cert) != bool(key):
-            raise ConfigError(f"tls.{end}.certPath and tls.{end}.keyPath belong together; set both or none")
+    _check_pair("server", settings.tls_server_cert_path, settings.tls_server_key_path)
+    check_outgoing_tls(settings)
     if settings.tls_server_mode == "enforcing" and not has_certificate(settings):
         raise ConfigError(
             "tls.server.mode=enforcing needs a certificate: set tls.server.certPath and tls.server.keyPath, or "
             "tls.test.mode.enable=true for a first try"
         )
+
+
+def check_outgoing_tls(settings: TlsClientSettings) -> None:
+    """Check settings that depend on each other.
+
+    Raises:
+        ConfigError: They contradict.
+    """
+    _check_pair("client", settings.tls_client_cert_path, settings.tls_client_key_path)
+
+
+def _check_pair(end: str, cert: str, key: str) -> None:
+    if bool(cert) != bool(key):
+        raise ConfigError(f"tls.{end}.certPath and tls.{end}.keyPath belong together; set both or none")
 
 
 def has_certificate(settings: TlsSettings) -> bool:
@@ -169,7 +186,7 @@ def has_certificate(settings: TlsSettings) -> bool:
 
 # Variables in which RocketMQ's scripts and images take options of Java.
 _JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
-_FILE: Final = "tls.config.file"
+TLS_FILE_SETTING: Final = "tls.config.file"
 
 
 def outer_entries(environment: Mapping[str, str], entries: Sequence[Entry]) -> list[Entry]:
@@ -183,7 +200,9 @@ def outer_entries(environment: Mapping[str, str], entries: Sequence[Entry]) -> l
         ConfigError: The file that was named cannot be read, or has a setting of something else.
     """
     java = [entry for name in _JAVA_OPTIONS for entry in _java_entries(name, environment.get(name, ""))]
-    named = next((each for each in reversed([*java, *entries]) if each.key == _FILE and each.value.strip()), None)
+    named = next(
+        (each for each in reversed([*java, *entries]) if each.key == TLS_FILE_SETTING and each.value.strip()), None
+    )
     path = Path(named.value.strip()) if named is not None else Path(TLS_FILE)
     if named is None and not path.is_file():
         return java

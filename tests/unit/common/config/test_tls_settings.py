@@ -6,6 +6,7 @@ import pytest
 
 from rocketbroker.common.config.current_settings import broker_lines, config_text
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.errors import ConfigError
 
 
@@ -101,3 +102,18 @@ def test_a_wrong_password_is_not_shown_either(file: Path):
         load_broker_settings(file, environment={})
 
     assert str(caught.value).endswith("tls.server.keyPassword=****** is not valid: it takes text")
+
+
+def test_a_proxy_takes_those_of_its_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tls, conf = tmp_path / "tls.properties", tmp_path / "rmq-proxy.json"
+    tls.write_text("tls.enable=true\ntls.client.trustCertPath=a.pem\ntls.server.mode=enforcing\n")
+    monkeypatch.setenv("JAVA_OPT", f"-Dtls.config.file={tls}")
+    conf.write_text('{"tls.client.trustCertPath": "b.pem"}')
+
+    settings = load_proxy_settings(conf)
+
+    assert (settings.proxy.tls_enable, settings.proxy.tls_client_trust_cert_path) == (True, "b.pem")
+    assert settings.warnings == ()
+    conf.write_text('{"tls.client.certPath": "b.pem"}')
+    with pytest.raises(ConfigError, match="belong together"):
+        load_proxy_settings(conf)
