@@ -5,9 +5,9 @@ from enum import StrEnum
 import msgspec
 
 from rocketbroker.client.admin.admin_connection import address_in, addresses_of
-from rocketbroker.client.admin.server_admin import ServerAdmin
-from rocketbroker.client.admin.topic_and_group_admin import GroupAdmin, TopicAdmin
-from rocketbroker.client.core.errors import BrokerNotFoundError, ClientError, TopicRouteError
+from rocketbroker.client.admin.cluster_admin import ClusterAdmin
+from rocketbroker.client.admin.table_admin import TableAdmin
+from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.client.core.message import check_group
 from rocketbroker.client.core.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
@@ -15,8 +15,7 @@ from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, GetConsumerStatusBody, ResetOffsetBody
-from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList, KVTable, TopicList
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
+from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
 from rocketbroker.codec.remoting.headers.admin import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -37,7 +36,7 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 _NO_END = 2**63 - 1
 
 
-class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
+class AdminClient(ClusterAdmin, TableAdmin):
     """Admin client of name servers and brokers.
 
     Every method may raise NameServerError, RemotingError and BrokerResponseError.
@@ -46,74 +45,6 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
         config: ``host:port`` of the name servers, joined by ``;``, or the settings of the connections.
         timeout_s: limit for each request; by default that of the settings, or 5 s without settings.
     """
-
-    # -- clusters and routes
-
-    async def examine_broker_cluster_info(self) -> ClusterInfo:
-        """Return the clusters, brokers and their addresses."""
-        return ClusterInfo.decode((await self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
-
-    async def fetch_all_topic_list(self) -> list[str]:
-        """Return the names of all topics."""
-        answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return TopicList.decode(answer.body).topic_list
-
-    async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
-        """Return the addresses of a cluster's masters by broker name.
-
-        Raises:
-            ClientError: unknown cluster; the text names the known ones.
-        """
-        info = await self.examine_broker_cluster_info()
-        names = info.cluster_addr_table.get(cluster)
-        if not names:
-            raise _no_cluster(cluster, info)
-        brokers = {name: info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table}
-        return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
-
-    async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
-        """Return the addresses of all brokers of a cluster, slaves too, or of all clusters.
-
-        Raises:
-            ClientError: unknown cluster; the text names the known ones.
-        """
-        info = await self.examine_broker_cluster_info()
-        if cluster is not None and cluster not in info.cluster_addr_table:
-            raise _no_cluster(cluster, info)
-        names = info.cluster_addr_table if cluster is None else [cluster]
-        brokers = sorted({name for each in names for name in info.cluster_addr_table[each]})
-        found = [info.broker_addr_table[name] for name in brokers if name in info.broker_addr_table]
-        return [data.broker_addrs[number] for data in found for number in sorted(data.broker_addrs)]
-
-    async def fetch_broker_name(self, address: str) -> str:
-        """Return the name of the broker with that address; BrokerNotFoundError when the name server knows none."""
-        names = await self.broker_names_at(address)
-        if not names:
-            raise BrokerNotFoundError(f"no registered broker has the address {address}")
-        return min(names)
-
-    async def broker_names_at(self, address: str) -> set[str]:
-        """Return the names of the brokers with that address: one, or none when it is not registered."""
-        info = await self.examine_broker_cluster_info()
-        return {name for name, data in info.broker_addr_table.items() if address in data.broker_addrs.values()}
-
-    async def fetch_broker_address(self, broker: str) -> str:
-        """Return the address of a broker's master by its name; an address is returned as it is.
-
-        Raises:
-            BrokerNotFoundError: no registered broker has the name; the text names the known ones.
-        """
-        if ":" in broker:
-            return broker
-        table = (await self.examine_broker_cluster_info()).broker_addr_table
-        if broker in table:
-            return addresses_of([table[broker]])[0]
-        raise BrokerNotFoundError(f"no registered broker is named {broker!r}; there are {', '.join(sorted(table))}")
-
-    async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
-        """Return the runtime statistics of a broker, all values as text."""
-        answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return KVTable.decode(answer.body).table
 
     # -- cleaning
 
@@ -277,11 +208,6 @@ class AdminClient(TopicAdmin, GroupAdmin, ServerAdmin):
         # The index knows a hash of the key only.
         matching = [message for message in found if message.topic == topic and key in looked_up_by(message, index_type)]
         return sorted(matching, key=lambda message: message.store_timestamp)
-
-
-def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
-    known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-    return ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")
 
 
 def looked_up_by(message: MessageExt, index_type: str) -> list[str | None]:

@@ -71,9 +71,9 @@ class AdminConnection(MustClose):
         self._used()
         return await self._name_server.topic_route(topic)
 
-    async def _invoke(self, address: str, command: Command) -> Command:
+    async def _invoke(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
         self._used()
-        return await self._remoting.invoke(address, command, self._timeout_s)
+        return await self._remoting.invoke(address, command, self._timeout_s if timeout_s is None else timeout_s)
 
     async def _ask(self, address: str, code: int, header: object = None, body: bytes = b"") -> Command:
         """Return the successful answer of a broker."""

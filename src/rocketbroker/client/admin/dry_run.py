@@ -60,8 +60,10 @@ class DryRunClient(AdminClient):
         super().__init__(*args, **kwargs)
         self.planned: list[PlannedRequest] = []
 
-    async def _invoke(self, address: str, command: Command) -> Command:
-        return await super()._invoke(address, command) if is_reading(command.code) else self._plan(address, command)
+    async def _invoke(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
+        if is_reading(command.code):
+            return await super()._invoke(address, command, timeout_s)
+        return self._plan(address, command)
 
     async def _ask_name_servers(self, code: int, header: object = None, body: bytes = b"") -> dict[str, Command]:
         if is_reading(code):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rocketbroker.client.admin.admin_connection import AdminConnection, settings_body, settings_in
-from rocketbroker.client.core.requests import answer_header, client_request
+from rocketbroker.client.core.requests import answer_header, check_success, client_request
 from rocketbroker.codec.remoting.bodies.client import ProducerTableInfo
 from rocketbroker.codec.remoting.bodies.offset import (
     BrokerStatsData,
@@ -149,10 +149,19 @@ class ServerAdmin(AdminConnection):
         header = ViewBrokerStatsDataRequestHeader(stats_name, stats_key)
         return BrokerStatsData.decode((await self._ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)).body)
 
-    async def fetch_consume_stats_in_broker(self, address: str, *, is_order: bool = False) -> ConsumeStatsList:
-        """Return the progress of all groups of a broker; with ``is_order`` for ordered topics alone."""
-        header = GetConsumeStatsInBrokerHeader(is_order)
-        return ConsumeStatsList.decode((await self._ask(address, RequestCode.GET_BROKER_CONSUME_STATS, header)).body)
+    async def fetch_consume_stats_in_broker(
+        self, address: str, *, is_order: bool = False, timeout_s: float | None = None
+    ) -> ConsumeStatsList:
+        """Return the progress of all groups of a broker; with ``is_order`` for ordered topics alone.
+
+        Args:
+            address: ``host:port`` of the broker.
+            is_order: limit it to ordered topics.
+            timeout_s: limit for the answer, which may be long; by default that of every request.
+        """
+        command = client_request(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader(is_order))
+        answer = await self._invoke(address, command, timeout_s)
+        return ConsumeStatsList.decode(check_success(answer).body)
 
     async def get_all_producer_info(self, address: str) -> ProducerTableInfo:
         """Return the producers of a broker by group."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rocketbroker.client.admin.admin_connection import AdminConnection, address_in, addresses_of
 from rocketbroker.client.core.errors import BrokerNotFoundError
 from rocketbroker.client.core.message import check_group, check_topic
-from rocketbroker.client.core.requests import answer_header
+from rocketbroker.client.core.requests import answer_header, client_request
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.client import (
     ConsumeMessageDirectlyResult,
@@ -52,8 +52,14 @@ from rocketbroker.codec.remoting.headers.message import (
     QueryCorrectionOffsetHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, PutKVConfigRequestHeader
+from rocketbroker.codec.remoting.headers.namesrv import (
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    PutKVConfigRequestHeader,
+)
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
@@ -85,10 +91,27 @@ class TopicAdmin(AdminConnection):
         body = CreateTopicListRequestBody(configs).encode()
         await self._ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
 
-    async def create_or_update_order_conf(self, topic: str, order_conf: str) -> None:
-        """Fix the queues of an ordered topic at all name servers: ``broker:number;broker:number``."""
+    async def create_or_update_order_conf(self, topic: str, order_conf: str, *, is_cluster: bool = True) -> str:
+        """Fix the queues of an ordered topic at all name servers; return what they have now.
+
+        Args:
+            topic: the topic.
+            order_conf: ``broker:number;broker:number``.
+            is_cluster: replace all that there is; otherwise keep the entries of other brokers.
+        """
+        if not is_cluster and (present := await self._order_conf(topic)):
+            entries = dict(part.rsplit(":", 1) for part in f"{present};{order_conf}".split(";") if ":" in part)
+            order_conf = ";".join(f"{broker}:{number}" for broker, number in entries.items())
         header = PutKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
         await self._ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        return order_conf
+
+    async def _order_conf(self, topic: str) -> str | None:
+        header = GetKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        answer = await self._name_server.invoke(client_request(RequestCode.GET_KV_CONFIG, header))
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return answer_header(answer, GetKVConfigResponseHeader).value
 
     async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
         """Delete a topic and its queues on brokers."""

@@ -140,12 +140,17 @@ class NameServerClient:
 
         Raises:
             RemotingError: one does not answer.
-            BrokerResponseError: one refuses.
+            BrokerResponseError: one refuses. A note of either error names the name servers that have agreed before.
         """
-        return {
-            address: check_success(await self._remoting.invoke(address, command(), self._timeout_s))
-            for address in await self.addresses()
-        }
+        answers: dict[str, Command] = {}
+        for address in await self.addresses():
+            try:
+                answers[address] = check_success(await self._remoting.invoke(address, command(), self._timeout_s))
+            except RocketBrokerError as error:
+                if answers:
+                    error.add_note(f"{', '.join(answers)} had agreed already; repeat it once all name servers answer")
+                raise
+        return answers
 
     async def has_brokers(self) -> bool:
         """Return true if a broker is registered, or if that cannot be found out."""
