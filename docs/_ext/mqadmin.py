@@ -91,6 +91,137 @@ Prints one row for each queue, including empty ones. In JSON: `topic`, `queues` 
 `minOffset`, `maxOffset` and `lastUpdateTimestamp`, and `topicPutTps`.""",
         "mqadmin topicStatus -n 127.0.0.1:9876 -t TopicTest",
     ),
+    "brokerStatus": (
+        """\
+Prints what the broker tells about itself, one figure a line, sorted by name. A broker of RocketMQ 4.9 tells fewer. With
+`-c` each line begins with the address; a master that does not answer is named on stderr and makes the exit code 1. In
+JSON: `brokers` with `addr`, `runtime` (all figures, as text) and `error`.""",
+        "mqadmin brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+    ),
+    "updateKvConfig": (
+        """\
+If a name server fails, those that had the value before are named; repeat the command then. In JSON: `namespace`, `key`
+and `value`.""",
+        "mqadmin updateKvConfig -n 127.0.0.1:9876 -s MY_SPACE -k region -v east",
+    ),
+    "deleteKvConfig": (
+        """\
+A missing value is no error. In JSON: `namespace` and `key`.""",
+        "mqadmin deleteKvConfig -n 127.0.0.1:9876 -s MY_SPACE -k region",
+    ),
+    "wipeWritePerm": (
+        """\
+Use it before a broker stops: producers move to the other brokers within 30 s, and consumers read on. An unknown
+broker is an error; Apache's tool reports 0 topics. In JSON: `brokerName` and `topicsByNameServer`, the number of
+changed topics by address.""",
+        "mqadmin wipeWritePerm -n 127.0.0.1:9876 -b broker-a",
+    ),
+    "addWritePerm": (
+        """\
+JSON is as for `wipeWritePerm`.""",
+        "mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a",
+    ),
+    "getBrokerConfig": (
+        """\
+Give either `-b` or `-c`. Settings are sorted by name. A broker that does not answer is named on stderr. In JSON:
+`brokers` with `addr`, `settings`, `masterAddr` (of a slave) and `error`.""",
+        "mqadmin getBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+    ),
+    "updateBrokerConfig": (
+        """\
+Give either `-b` or `-c`; `-a true` adds the slaves of the cluster. Prints the value before and after, as the broker
+tells it, since Apache's broker takes a wrong value for another one in silence. A name that the broker does not have is
+an error, with the nearest name that it has. The broker writes the change to its settings file. In JSON: `key`, `value`
+and `brokers` with `addr`, `before`, `after` and `error`.""",
+        "mqadmin updateBrokerConfig -n 127.0.0.1:9876 -c DefaultCluster -k fileReservedTime -v 48",
+    ),
+    "getNamesrvConfig": (
+        """\
+In JSON: `nameServers` with `addr` and `settings`.""",
+        "mqadmin getNamesrvConfig -n 127.0.0.1:9876",
+    ),
+    "updateNamesrvConfig": (
+        """\
+Changes the setting of all name servers, and prints its value before and after. In JSON: `key`, `value` and
+`nameServers` with `addr`, `before` and `after`.""",
+        "mqadmin updateNamesrvConfig -n 127.0.0.1:9876 -k enableTopicList -v true",
+    ),
+    "updateTopicList": (
+        """\
+Give either `-b` or `-c`. The file has a JSON list of topics with RocketMQ's fields: `topicName`, `readQueueNums`,
+`writeQueueNums`, `perm`, `topicFilterType`, `topicSysFlag`, `order` and `attributes`. Fields that are missing have
+RocketMQ's defaults, unknown ones are an error. In JSON: `brokers`, the addresses of those that succeeded, and
+`topics`.""",
+        "mqadmin updateTopicList -n 127.0.0.1:9876 -c DefaultCluster -f topics.json",
+    ),
+    "updateTopicPerm": (
+        """\
+Give either `-b` or `-c`. Queues, order and attributes stay as each broker has them; Apache's tool writes those of the
+first broker of the route to all. In JSON: `topic` and `brokers` with `addr`, `before` and `after`.""",
+        "mqadmin updateTopicPerm -n 127.0.0.1:9876 -c DefaultCluster -t TopicTest -p 4",
+    ),
+    "updateOrderConf": (
+        """\
+`-m put` replaces the whole order configuration. In JSON: `topic`, `method` and `orderConf`.""",
+        "mqadmin updateOrderConf -n 127.0.0.1:9876 -t TopicTest -m put -v 'broker-a:4;broker-b:4'",
+    ),
+    "topicClusterList": (
+        """\
+In JSON: `topic` and `clusters`.""",
+        "mqadmin topicClusterList -n 127.0.0.1:9876 -t TopicTest",
+    ),
+    "allocateMQ": (
+        """\
+Shares the queues as consumers do that pull and have the default strategy (AllocateMessageQueueAveragely). Prints one
+line of JSON, as RocketMQ's tool does: `result`, with the queues by address.""",
+        "mqadmin allocateMQ -n 127.0.0.1:9876 -t TopicTest -i 192.0.2.1,192.0.2.2",
+    ),
+    "brokerConsumeStats": (
+        """\
+Prints one row for each queue that a group has an offset of, if something was stored there. In JSON: `brokerAddr`,
+`queues` with `topic`, `group`, `brokerName`, `queueId`, `brokerOffset`, `consumerOffset`, `diff` and `lastTimestamp`,
+and `diffTotal`.""",
+        "mqadmin brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911 -l 1000",
+    ),
+    "statsAll": (
+        """\
+Prints one row for each topic and group, without retry and dead-letter topics. Rates are messages a second over the last
+minute; the sums are of the last 24 hours, or of the last hour or minute until the broker has sampled as long. In JSON:
+`topics` with `topic`, `consumerGroup`, `accumulation`, `inTps`, `outTps`, `inMsg24Hour` and `outMsg24Hour`; fields of
+the group are null for a topic without groups.""",
+        "mqadmin statsAll -n 127.0.0.1:9876 -a",
+    ),
+    "sendMsgStatus": (
+        """\
+Sends to the topic that each broker has under its own name. A send before the first is not shown: it fetches the route
+and connects. The topic must exist; Apache's tool creates one for a misspelt name. In JSON: `brokerName` and `sends`
+with `rt` (ms), `sendStatus`, `msgId`, `offsetMsgId`, `brokerName`, `queueId` and `queueOffset`.""",
+        "mqadmin sendMsgStatus -n 127.0.0.1:9876 -b broker-a -c 10",
+    ),
+    "clusterRT": (
+        """\
+Sends to the topic that each broker has under its own name, and prints the mean time in ms without the first send. It
+runs once; with `-i` it repeats, as Apache's tool does every 10 s by itself. A broker with failed sends makes the exit
+code 1. In JSON: `machineRoom` and `brokers` with `clusterName`, `brokerName`, `rt`, `successCount`, `failCount` and
+`error`.""",
+        "mqadmin clusterRT -n 127.0.0.1:9876 -a 100",
+    ),
+    "exportMetadata": (
+        """\
+Give either `-b` or `-c`. Writes `metadata.json`, with `-t` `topic.json` and with `-g` `subscriptionGroup.json`, each
+with the time. The numbers of queues are added up over the masters of the cluster. In JSON: `file` and `content`.""",
+        "mqadmin exportMetadata -n 127.0.0.1:9876 -c DefaultCluster -f exported",
+    ),
+    "exportConfigs": (
+        """\
+Writes `configs.json` with the settings that matter when a cluster is moved. In JSON: `file` and `content`.""",
+        "mqadmin exportConfigs -n 127.0.0.1:9876 -c DefaultCluster -f exported",
+    ),
+    "exportMetrics": (
+        """\
+Writes `metrics.json`. A figure that a broker does not tell is 0 or missing. In JSON: `file` and `content`.""",
+        "mqadmin exportMetrics -n 127.0.0.1:9876 -c DefaultCluster -f exported",
+    ),
     "consumerProgress": (
         """\
 Without `-g` there is one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`,

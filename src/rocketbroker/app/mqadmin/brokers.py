@@ -1,14 +1,17 @@
 """Sub-commands about single brokers (org.apache.rocketmq.tools.command.broker and command.ha)."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
+import typer
 
 from rocketbroker.app.mqadmin.command import (
     BrokerAddr,
     Cluster,
     Report,
     chosen_brokers,
+    chosen_masters,
     on_brokers,
     sub_command,
     with_hint,
@@ -29,10 +32,16 @@ class BrokerRow(msgspec.Struct, rename="camel"):
 
 
 @sub_command("haStatus", "Show the replication of masters and slaves.", repeats=True, reads=True)
-async def ha_status(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
+async def ha_status(
+    admin: AdminClient,
+    broker_addr: BrokerAddr = None,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Run on all brokers of this cluster.")
+    ] = None,
+) -> Report:
     """Show the slaves of masters, and how slaves follow their master."""
     rows = []
-    for address in await chosen_brokers(admin, broker_addr, cluster):
+    for address in await chosen_brokers(admin, broker_addr, cluster_name):
         row = BrokerRow(address)
         rows.append(row)
         try:
@@ -52,8 +61,7 @@ def _parts(address: str, status: HARuntimeInfo) -> Iterator[str | Table]:
     yield f"#MasterCommitLogMaxOffset  {status.master_commit_log_max_offset}"
     yield f"#SlaveNum  {len(slaves)}"
     yield f"#InSyncSlaveNum  {status.in_sync_slave_nums}"
-    if slaves:
-        yield Table(_COLUMNS, [_slave_cells(slave) for slave in slaves])
+    yield Table(_COLUMNS, [_slave_cells(slave) for slave in slaves])
     yield ""
 
 
@@ -91,6 +99,41 @@ def _slave_lines(address: str, copying: HAClientRuntimeInfo) -> Iterator[str]:
 
 def _speed(bytes_per_s: int) -> str:
     return f"{bytes_per_s / 1024:.2f}"
+
+
+class StatusRow(msgspec.Struct, rename="camel"):
+    """Runtime statistics of a broker as text, or the error that kept it from answering."""
+
+    addr: str
+    runtime: dict[str, str]
+    error: str | None = None
+
+
+@sub_command("brokerStatus", "Show the runtime statistics of brokers.", reads=True)
+async def broker_status(
+    admin: AdminClient,
+    broker_addr: Annotated[
+        str | None, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Show this broker.")
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Show the masters of this cluster.")
+    ] = None,
+) -> Report:
+    """Show the runtime statistics of a broker (-b) or of the masters of a cluster (-c)."""
+    rows = []
+    for address in await chosen_masters(admin, broker_addr, cluster_name):
+        row = StatusRow(address, {})
+        rows.append(row)
+        try:
+            row.runtime = await admin.fetch_broker_runtime_stats(address)
+        except RocketBrokerError as error:
+            row.error = with_hint(error)
+    lines = [
+        f"{f'{row.addr:24} ' if broker_addr is None else ''}{name:32}: {value}"
+        for row in rows
+        for name, value in sorted(row.runtime.items())
+    ]
+    return Report({"brokers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
 
 
 @sub_command("cleanExpiredCQ", dry_run=True)

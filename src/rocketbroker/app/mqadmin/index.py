@@ -9,11 +9,24 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "clusters": {
         "clusterList": "List clusters and their brokers.",
     },
+    "name_servers": {
+        "updateKvConfig": "Set a value of the KV configuration.",
+        "deleteKvConfig": "Delete a value of the KV configuration.",
+        "wipeWritePerm": "Let producers send to other brokers.",
+        "addWritePerm": "Let producers send to a broker again.",
+    },
     "brokers": {
         "haStatus": "Show the replication of masters and slaves.",
+        "brokerStatus": "Show the runtime statistics of brokers.",
         "cleanExpiredCQ": "Remove queue and index files of deleted messages.",
         "cleanUnusedTopic": "Remove the queues of deleted topics.",
         "deleteExpiredCommitLog": "Remove expired commit log files now.",
+    },
+    "settings": {
+        "getBrokerConfig": "Show the settings of a broker (-b) or of all brokers of a cluster (-c).",
+        "updateBrokerConfig": "Change a setting of brokers.",
+        "getNamesrvConfig": "Show the settings of the name servers.",
+        "updateNamesrvConfig": "Change a setting of all name servers.",
     },
     "topics": {
         "topicList": "List all topics.",
@@ -21,6 +34,11 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
         "updateTopic": "Create or change a topic.",
         "deleteTopic": "Delete a topic from brokers and name servers.",
         "topicStatus": "Show the offsets of a topic's queues.",
+        "updateTopicList": "Create or change the topics in a file.",
+        "updateTopicPerm": "Change the permission of a topic.",
+        "updateOrderConf": "Set, show or delete the order configuration of a topic.",
+        "topicClusterList": "List the clusters that have a topic.",
+        "allocateMQ": "Show how the queues of a topic would be shared among consumers.",
     },
     "groups": {
         "consumerProgress": "Show the progress and lag of consumer groups.",
@@ -38,12 +56,25 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "messages": {
         "queryMsgById": "Show a message by its id.",
     },
+    "statistics": {
+        "brokerConsumeStats": "Show the progress of all groups of a broker.",
+        "statsAll": "Show rates of topics and of their consumers.",
+    },
     "bench": {
         "bench": "Measure rates and latencies of sends and deliveries.",
+    },
+    "exports": {
+        "exportMetadata": "Write topics and consumer groups to a file.",
+        "exportConfigs": "Write the main settings of a cluster to a file.",
+        "exportMetrics": "Write the rates, sizes and client versions of a cluster to a file.",
     },
     "monitoring": {
         "grafana": "Print a Grafana board of the metrics of brokers and name servers, to import.",
         "alerts": "Print alert rules of Prometheus for the metrics of brokers and name servers.",
+    },
+    "round_trips": {
+        "sendMsgStatus": "Send messages to a broker and show the time of each.",
+        "clusterRT": "Send messages to each broker and show the mean time.",
     },
     "top": {
         "top": "Watch rates, lag, clients and disks on a live screen.",

@@ -1,6 +1,9 @@
 """Sub-commands about topics (org.apache.rocketmq.tools.command.topic)."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,22 +17,28 @@ from rocketbroker.app.mqadmin.command import (
     RouteCluster,
     Topic,
     TrueFalse,
+    ask_each,
     chosen_masters,
     java_text,
     parse_attributes,
     sub_command,
+    with_hint,
 )
+from rocketbroker.app.mqadmin.many import of_many
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.admin.topic_and_group_admin import NAMESPACE_ORDER_TOPIC_CONFIG
 from rocketbroker.client.core.errors import ClientError, InvalidMessageError, TopicRouteError
 from rocketbroker.client.core.message import check_topic
+from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.queue_allocation import allocate_averagely
 
 FLAG_UNIT = 0x1
 FLAG_UNIT_SUB = 0x2
@@ -57,19 +66,21 @@ async def topic_list(
     topics = await admin.fetch_all_topic_list()
     if not cluster_model:
         return Report({"topics": topics}, topics)
-    rows = []
-    for topic in topics:
-        if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
-            continue
-        try:
-            route = await admin.examine_topic_route_info(topic)
-            groups = await admin.query_topic_consume_by_who(topic)
-        except TopicRouteError:
-            continue  # deleted since the list was fetched
-        rows.append(TopicRow(route.broker_datas[0].cluster if route.broker_datas else "", topic, sorted(groups)))
+    shown = [topic for topic in topics if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))]
+    rows = [row for row in await of_many(shown, lambda topic: _topic_row(admin, topic)) if row is not None]
     columns = [Column("#Cluster Name"), Column("#Topic"), Column("#Consumer Group")]
     cells = [[row.cluster_name, row.topic, group] for row in rows for group in row.consumer_groups or [""]]
     return Report({"topics": rows}, [Table(columns, cells)])
+
+
+async def _topic_row(admin: AdminClient, topic: str) -> TopicRow | None:
+    """Return a topic with its groups, None if it was deleted since the list was fetched."""
+    try:
+        route = await admin.examine_topic_route_info(topic)
+        groups = await admin.query_topic_consume_by_who(topic)
+    except TopicRouteError:
+        return None
+    return TopicRow(route.broker_datas[0].cluster if route.broker_datas else "", topic, sorted(groups))
 
 
 @sub_command("topicRoute", reads=True)
@@ -157,7 +168,7 @@ async def update_topic(
     if config.order:
         names = [await admin.fetch_broker_name(address) for address in addresses]
         order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
-        await admin.create_or_update_order_conf(config.topic_name, order_conf)
+        await admin.create_or_update_order_conf(config.topic_name, order_conf, is_cluster=broker_addr is None)
         what = "broker" if broker_addr is not None else "cluster"
         lines.append(f"set {what} orderConf. isOrder=true, orderConf=[{order_conf}]")
     lines.append(topic_config_text(config))
@@ -254,3 +265,206 @@ async def topic_status(admin: AdminClient, topic: Topic, cluster: RouteCluster =
     ]
     data = {"topic": topic, "queues": rows, "topicPutTps": stats.topic_put_tps}
     return Report(data, [Table([*map(Column, titles)], cells), "", f"Topic Put TPS: {stats.topic_put_tps}"])
+
+
+# -- several topics, permissions, order
+
+
+class TopicInFile(TopicConfig, forbid_unknown_fields=True):
+    """A topic in the file of updateTopicList; fields that are missing have RocketMQ's defaults."""
+
+
+def topics_in_file(path: Path) -> list[TopicConfig]:
+    """Return the topics in a JSON file: a list of objects with the fields of RocketMQ's TopicConfig.
+
+    An attribute without ``+`` or ``-`` is set, so that topics in the form of exportMetadata can be created elsewhere.
+
+    Raises:
+        typer.BadParameter: the file cannot be read, or has something else; the text says where.
+    """
+    try:
+        topics = msgspec.json.decode(path.read_bytes(), type=list[TopicInFile])
+        for topic in topics:
+            check_topic(topic.topic_name)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, InvalidMessageError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(
+            f'{path} is not a list of topics such as [{{"topicName": "T", "readQueueNums": 8}}]: {error}'
+        ) from error
+    if not topics:
+        raise typer.BadParameter(f"{path} has no topics")
+    for topic in topics:
+        if min(topic.read_queue_nums, topic.write_queue_nums) < 1:
+            raise typer.BadParameter(
+                f"{path}: topic {topic.topic_name!r} needs readQueueNums and writeQueueNums from 1"
+            )
+        topic.attributes = {
+            key if key[:1] in {"+", "-"} else f"+{key}": value for key, value in topic.attributes.items()
+        }
+    return list(topics)
+
+
+@sub_command("updateTopicList", "Create or change the topics in a file.", dry_run=True)
+async def update_topic_list(
+    admin: AdminClient,
+    filename: Annotated[
+        Path, typer.Option("-f", "--filename", metavar="FILE", help="JSON file with a list of TopicConfig.")
+    ],
+    broker_addr: OnBroker = None,
+    cluster_name: OnCluster = None,
+) -> Report:
+    """Create or change the topics in a file, on one broker (-b) or in a cluster (-c)."""
+    topics = topics_in_file(filename)
+    addresses = await chosen_masters(admin, broker_addr, cluster_name)
+    succeeded, failed = await ask_each(
+        addresses, lambda address: admin.create_and_update_topic_config_list(address, topics)
+    )
+    lines = [
+        f"submit batch of topic config to {address} success, please check the result later." for address in succeeded
+    ]
+    data = {"brokers": succeeded, "topics": [topic.topic_name for topic in topics]}
+    return Report(data, lines, [f"{address}: {with_hint(error)}" for address, error in failed.items()])
+
+
+class PermRow(msgspec.Struct, rename="camel"):
+    """Permission of a topic on a broker, before and after the change."""
+
+    addr: str
+    before: int
+    after: int
+
+
+@sub_command("updateTopicPerm", "Change the permission of a topic.", dry_run=True)
+async def update_topic_perm(
+    admin: AdminClient,
+    topic: Topic,
+    perm: Annotated[
+        int, typer.Option("-p", "--perm", min=0, max=7, metavar="PERM", help="Permission: 2 write, 4 read, 6 both.")
+    ],
+    broker_addr: OnBroker = None,
+    cluster_name: OnCluster = None,
+) -> Report:
+    """Change the permission of a topic on one broker (-b) or in a cluster (-c), and nothing else of it."""
+    rows: list[PermRow] = []
+    lines: list[str] = []
+
+    async def change(address: str) -> None:
+        config = await _topic_at(admin, address, topic)
+        changed = msgspec.structs.replace(config, perm=perm, attributes={})  # attributes that are not named stay
+        if config.perm == perm:
+            lines.append("new perm equals to the old one!")
+        else:
+            await admin.create_and_update_topic_config(address, changed)
+            lines.append(f"update topic perm from {config.perm} to {perm} in {address} success.")
+            if broker_addr is not None:
+                lines.append(f"{topic_config_text(changed)}.")
+        rows.append(PermRow(address, config.perm, perm))
+
+    _, failed = await ask_each(await chosen_masters(admin, broker_addr, cluster_name), change)
+    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
+    return Report({"topic": topic, "brokers": rows}, lines, failures)
+
+
+async def _topic_at(admin: AdminClient, address: str, topic: str) -> TopicConfig:
+    """Return a topic as a broker has it; from its route if the broker, of 4.x, does not tell.
+
+    Raises:
+        ClientError: the broker does not have the topic.
+    """
+    try:
+        return await admin.examine_topic_config(address, topic)
+    except BrokerResponseError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise ClientError(_not_here(topic)) from error
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+    name = await admin.fetch_broker_name(address)
+    for queues in (await admin.examine_topic_route_info(topic)).queue_datas:
+        if queues.broker_name == name:
+            counts = (queues.read_queue_nums, queues.write_queue_nums)
+            return TopicConfig(topic, *counts, queues.perm, topic_sys_flag=queues.topic_sys_flag)
+    raise ClientError(_not_here(topic))
+
+
+def _not_here(topic: str) -> str:
+    return f"the broker has no topic {topic!r}; mqadmin topicRoute -t {topic} shows which brokers have it"
+
+
+class OrderMethod(StrEnum):
+    """Actions of updateOrderConf."""
+
+    put = "put"
+    get = "get"
+    delete = "delete"
+
+
+@sub_command("updateOrderConf", "Set, show or delete the order configuration of a topic.", dry_run=True)
+async def update_order_conf(
+    admin: AdminClient,
+    topic: Topic,
+    method: Annotated[OrderMethod, typer.Option("-m", "--method", help="Action.")],
+    order_conf: Annotated[
+        str | None,
+        typer.Option("-v", "--orderConf", metavar="BROKER:COUNT[;...]", help="Queues of each broker, for put."),
+    ] = None,
+) -> Report:
+    """Set, show or delete the queues that an ordered topic keeps while a broker is down."""
+    if (method is OrderMethod.put) != (order_conf is not None):
+        raise typer.BadParameter("give -v BROKER:COUNT[;...] with -m put, and only with it")
+    if order_conf is not None:
+        _check_order_conf(order_conf)
+        await admin.create_or_update_order_conf(topic, order_conf)
+        text = f"update orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
+    elif method is OrderMethod.get:
+        order_conf = await admin.get_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        if order_conf is None:
+            raise ClientError(f"topic {topic!r} has no order configuration; set one with -m put -v BROKER:COUNT[;...]")
+        text = f"get orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
+    else:
+        await admin.delete_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+        text = f"delete orderConf success. topic=[{topic}]"
+    return Report({"topic": topic, "method": method.value, "orderConf": order_conf}, [text])
+
+
+def _check_order_conf(text: str) -> None:
+    """Raise BadParameter if a part of an order configuration is not ``broker:count``."""
+    for part in text.split(";"):
+        name, _, count = part.rpartition(":")
+        if not (name and count.isascii() and count.isdigit() and int(count) > 0):
+            raise typer.BadParameter(f"{part!r} is not BROKER:COUNT; an order configuration is broker-a:4;broker-b:4")
+
+
+# -- where a topic is, and who would consume it
+
+
+@sub_command("topicClusterList", reads=True)
+async def topic_cluster_list(admin: AdminClient, topic: Topic) -> Report:
+    """List the clusters that have a topic."""
+    clusters = sorted(await admin.get_topic_cluster_list(topic))
+    return Report({"topic": topic, "clusters": clusters}, clusters)
+
+
+@sub_command("allocateMQ", reads=True)
+async def allocate_mq(
+    admin: AdminClient,
+    topic: Topic,
+    ip_list: Annotated[
+        str, typer.Option("-i", "--ipList", metavar="IP[,...]", help="Addresses of the consumers, joined by commas.")
+    ],
+) -> Report:
+    """Show how the queues of a topic would be shared among consumers."""
+    members = [each.strip() for each in ip_list.split(",") if each.strip()]
+    if not members or len(set(members)) < len(members):
+        raise typer.BadParameter("give different addresses of consumers, joined by commas: -i 192.0.2.1,192.0.2.2")
+    route = await admin.examine_topic_route_info(topic)
+    queues = [
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda each: each.broker_name)
+        for queue_id in range(data.read_queue_nums)
+    ]
+    result: Mapping[str, list[MessageQueue]] = {
+        member: allocate_averagely(member, queues, sorted(members)) for member in members
+    }
+    data = {"result": msgspec.to_builtins(result)}
+    return Report(data, [fastjson.dumps(data).decode()])
