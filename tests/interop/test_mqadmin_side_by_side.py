@@ -4,9 +4,11 @@ Add a command as a row of CASES; tests/support/two_mqadmins.py explains the fiel
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,22 +16,132 @@ from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.message import Message
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
+from tests.support.admin_schemas import checked_json
 from tests.support.java import Java
 from tests.support.java_toolchain import require_java
 from tests.support.our_servers import OurServers
-from tests.support.two_mqadmins import ApacheTool, Case, any_order, run_ours, table
+from tests.support.two_mqadmins import ApacheTool, Case, Ran, any_order, json_value, lines, run_ours, settings, table
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
+HELP = Path(__file__).parents[1] / "golden" / "mqadmin" / "help-5.5.0.txt"
 TOPIC, GROUP, MESSAGES = "SideBySide", "CG_SideBySide", 12
+
+# Rates, and what grows with each request.
+_RATES = ("InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour", "SPACE")
+
+
+def round_trips(text: str) -> list[str]:
+    """Return the answers to sends, without times, ids and places in the queue."""
+    return [re.sub(r"rt=\d+ms|msgId=\w+|offsetMsgId=\w+|queueId=\d+|queueOffset=\d+", "", line) for line in lines(text)]
+
+
+def allocated(text: str) -> dict[str, int]:
+    """Return the number of queues of each consumer."""
+    return {address: len(queues) for address, queues in json_value(text)["result"].items()}
+
+
+def changes(text: str) -> list[str]:
+    """Return the lines about changed settings that Apache's tool prints too, which shows no values before and after."""
+    return [line for line in lines(text) if " -> " not in line]
+
+
+def metadata(text: str) -> Any:
+    """Return an exported file without its time."""
+    data = json_value(text)
+    data.pop("exportTime", None)
+    data.pop("dataVersion", None)
+    data.pop("forbiddenTable", None)
+    return data
+
+
+def metrics(text: str) -> Any:
+    """Return the parts of exportMetrics that do not change from moment to moment."""
+    data = json_value(text)
+    for broker in data["evaluateReport"].values():
+        for moving in ("tps", "oneDayNum", "diskRatio"):
+            broker["runtimeQuota"][moving] = sorted(broker["runtimeQuota"][moving])
+        # Written for people, by the number of digits that each language prints.
+        broker["runtimeQuota"]["messageAverageSize"] = round(float(broker["runtimeQuota"]["messageAverageSize"]))
+    return {**data, "totalData": {name: sorted(values) for name, values in data["totalData"].items()}}
+
+
+def sums(text: str) -> list[list[str]]:
+    """Return the rows of statsAll about the topic with messages, without the rate of messages in."""
+    return [[*cells[:2], *cells[3:]] for cells in map(str.split, lines(text)) if cells[0] == TOPIC]
+
 
 CASES = [
     # -- topics
     Case("topicList", any_order),
     Case("topicRoute -t {topic} -l", table()),
+    Case("topicRoute -t NoTopic", fails=True),
     Case("topicStatus -t {topic}", table()),
+    Case("topicStatus -t NoTopic", fails=True),
+    Case("updateTopic -c DefaultCluster -t Made -r 3 -w 2 -p 4"),
+    Case("updateTopic -b {broker} -t Ordered -r 2 -w 2 -o true", any_order),
+    Case("deleteTopic -c DefaultCluster -t Gone", before=("updateTopic -c DefaultCluster -t Gone -r 1 -w 1",)),
+    Case("updateTopicList -c DefaultCluster -f {file}", lambda text: lines(text)[0]),  # Apache's adds its usage
+    Case("updateTopicList -b {broker} -f {file}"),
+    Case("updateTopicList -b {broker} -f {file}.none", only_ours=True),
+    Case("updateTopicList -c NoCluster -f {file}", fails=True),
+    Case(
+        "updateTopicPerm -c DefaultCluster -t Perm -p 4",
+        before=("updateTopic -c DefaultCluster -t Perm -r 2 -w 2 -p 6",),
+    ),
+    Case("updateTopicPerm -b {broker} -t Perm -p 2", before=("updateTopic -b {broker} -t Perm -r 2 -w 2 -p 4",)),
+    Case("updateTopicPerm -b {broker} -t Perm -p 6", before=("updateTopic -b {broker} -t Perm -r 2 -w 2 -p 6",)),
+    Case("updateTopicPerm -b {broker} -t Perm -p 9", fails=True),
+    Case("updateTopicPerm -b {broker} -t NoTopic -p 6", fails=True),
+    Case("updateTopicPerm -c NoCluster -t Perm -p 6", fails=True),
+    Case("updateTopicPerm -t Perm -p 6", fails=True),
+    Case("topicClusterList -t {topic}"),
+    Case("topicClusterList -t NoTopic", fails=True),
+    Case("updateOrderConf -m put -t {topic} -v broker-a:4"),
+    Case("updateOrderConf -m get -t {topic}", before=("updateOrderConf -m put -t {topic} -v broker-a:2",)),
+    Case("updateOrderConf -m delete -t {topic}", before=("updateOrderConf -m put -t {topic} -v broker-a:2",)),
+    Case("updateOrderConf -m get -t NoTopic", fails=True),
+    Case("updateOrderConf -m put -t {topic}", fails=True),
+    Case("updateOrderConf -m what -t {topic}", fails=True),
+    Case("allocateMQ -t {topic} -i 192.0.2.1,192.0.2.2,192.0.2.3", allocated),
+    Case("allocateMQ -t NoTopic -i 192.0.2.1", fails=True),
+    # -- statistics
+    Case("statsAll -t {topic}", sums),
+    Case("statsAll -a", lambda text: lines(text)[0].split()),
+    Case("brokerConsumeStats -b {broker}", table()),
+    Case("brokerConsumeStats -b {broker} -l 1000", table()),
+    Case("brokerConsumeStats -b {broker} -t 5000 -o false", table()),
+    Case("sendMsgStatus -b broker-a -c 2 -s 100", round_trips),
     # -- brokers and clusters
-    Case("clusterList", table("InTPS(LOAD)", "OutTPS(LOAD)", "Timer(Progress)", "PCWait(ms)", "Hour")),
+    Case("clusterList", table(*_RATES)),
+    Case("clusterList -m", table("InTotalToday", "OutTotalToday")),
+    Case("haStatus -b {broker}", lambda text: [line.split()[0] for line in lines(text)]),
+    Case("brokerStatus -b {broker}", settings(values=False)),
+    Case("brokerStatus -c DefaultCluster", settings(values=False)),
+    Case("getBrokerConfig -b {broker}", settings()),
+    Case("getBrokerConfig -c DefaultCluster", settings()),
+    Case("getBrokerConfig -c NoCluster", fails=True),
+    Case("updateBrokerConfig -b {broker} -k traceOn -v false", changes),
+    Case("updateBrokerConfig -c DefaultCluster -k traceOn -v true", changes),
+    Case("updateBrokerConfig -c DefaultCluster -a true -k traceOn -v true", changes),
+    Case("updateBrokerConfig -k traceOn -v true", fails=True),
+    # -- name servers
+    Case("updateKvConfig -s space -k key -v value"),
+    Case("deleteKvConfig -s space -k key"),
+    Case("wipeWritePerm -b broker-a", before=("addWritePerm -b broker-a",)),
+    Case("addWritePerm -b broker-a", before=("wipeWritePerm -b broker-a",)),
+    Case("wipeWritePerm -b nobroker", only_ours=True),
+    Case("getNamesrvConfig", settings()),
+    Case("updateNamesrvConfig -k enableTopicList -v true", changes),
+    Case("updateNamesrvConfig -k kvConfigPath -v elsewhere", fails=True),
+    # -- exports
+    Case("exportMetadata -c DefaultCluster -f {folder}"),
+    Case("exportMetadata -c DefaultCluster -f {folder}", metadata, writes="metadata.json"),
+    Case("exportMetadata -b {broker} -f {folder} -t -s", metadata, writes="topic.json"),
+    Case("exportMetadata -b {broker} -f {folder} -g", metadata, writes="subscriptionGroup.json"),
+    Case("exportMetadata -c NoCluster -f {folder}", fails=True),
+    Case("exportConfigs -c DefaultCluster -f {folder}", json_value, writes="configs.json"),
+    Case("exportMetrics -c DefaultCluster -f {folder}", metrics, writes="metrics.json"),
 ]
 
 
@@ -82,12 +194,15 @@ def _place(namesrv: str, broker: str, home: Path) -> Place:
     asyncio.run(fill(namesrv, broker))
     folder = home / "exported"
     folder.mkdir()
+    topics = home / "topics.json"
+    topics.write_text(json.dumps([{"topicName": "InFile", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]))
     return Place(
         {
             "namesrv": namesrv,
             "broker": broker,
             "topic": TOPIC,
             "group": GROUP,
+            "file": str(topics),
             "folder": str(folder),
         }
     )
@@ -99,13 +214,30 @@ def _place(namesrv: str, broker: str, home: Path) -> Place:
 )
 def test_both_tools_show_the_same(pair: Pair, case: Case, cluster: str):
     places = pair.clusters[cluster].places
-    found = []
-    for tool in (pair.tool.run, run_ours):
+    words = case.words(case.command, places)
+    theirs = _run(case, places, "apache", lambda: pair.tool.run(words))
+    ours = _run(case, places, "ours", lambda: run_ours(words))
+    if not (case.fails or case.only_ours or case.only_apache):
+        assert case.values(ours) == case.values(theirs)
+    if not case.fails_with("ours"):
         for command in case.before:
-            assert not (ran := run_ours(case.words(command, places))).failed, f"{command}: {ran.err}"
-        ran = tool(case.words(case.command, places))
-        assert ran.failed == (case.fails or (case.only_ours and tool is run_ours)), ran
-        found.append((Path(places["folder"]) / case.writes).read_text() if case.writes else ran.out)
-    if not case.fails and not case.only_ours:
-        theirs, ours = map(case.values, found)
-        assert ours == theirs
+            run_ours(case.words(command, places))
+        checked_json(words[0], run_ours([*words, "--json"]).out)
+
+
+def _run(case: Case, places: Mapping[str, str], name: str, tool: Callable[[], Ran]) -> str:
+    """Run a command by a tool, with what goes before it; return the text to compare."""
+    for command in case.before:
+        ran = run_ours(case.words(command, places))
+        assert not ran.failed, f"{command}: {ran.err}"
+    ran = tool()
+    assert ran.failed == case.fails_with(name), f"{name}: {ran}"
+    return (Path(places["folder"]) / case.writes).read_text() if case.writes else ran.out
+
+
+def test_the_recorded_help_is_apaches(pair: Pair):
+    recorded = HELP.read_text().split("$ mqadmin help ")[1:]
+
+    found = [pair.tool.run(["help", section.split("\n", 1)[0]]).out.strip() for section in recorded]
+
+    assert found == [section.split("\n", 1)[1].strip() for section in recorded]

@@ -44,7 +44,7 @@ class ApacheTool:
         self._process.wait_for("STARTED")
 
     def run(self, words: list[str]) -> Ran:
-        """Run a command; it failed if it wrote an exception, a usage or `[error]` (its exit code is always 0)."""
+        """Run a command; it failed if it reports so, or begins with a usage or `[error]`: its exit code is always 0."""
         self._number += 1
         with self._file.open("a") as file:
             file.write("\t".join(words) + "\n")
@@ -54,7 +54,7 @@ class ApacheTool:
 
         self._process.wait_until(lambda: bool(found()), LIMIT_S, f"run {words}")
         out, err = (base64.b64decode(text[1:]).decode() for text in found()[0][1:])
-        return Ran(out, err, "Exception" in err or out.startswith(("usage: ", "[error]")))
+        return Ran(out, err, "SubCommandException" in err or out.startswith(("usage: ", "[error]")))
 
 
 def run_ours(words: list[str]) -> Ran:
@@ -106,7 +106,7 @@ def settings(*, values: bool = True) -> Callable[[str], Mapping[str, str]]:
     """Return a reader of lines ``name = value`` or ``name : value``; with ``values=False`` of the names alone."""
 
     def read(text: str) -> Mapping[str, str]:
-        pairs = (re.split(r"\s*[=:]\s+|\s*:\s*$|\s*=\s*$", line, maxsplit=1) for line in lines(text))
+        pairs = (re.split(r"\s*[=:](?:\s+|$)", line, maxsplit=1) for line in lines(text))
         return {pair[0]: pair[1].strip() if values else "" for pair in pairs if len(pair) == 2}
 
     return read
@@ -121,6 +121,7 @@ class Case(NamedTuple):
         before: commands of ours that run before each of the two, to put the state back.
         fails: both tools are to fail; the texts are not compared.
         only_ours: ours fails where Apache's tool reports success.
+        only_apache: Apache's tool fails, by an error of its own, where ours succeeds.
         soak: it takes long, and runs with --soak only.
         writes: a file in ``{folder}`` that both write; it is compared in place of the text.
     """
@@ -130,8 +131,13 @@ class Case(NamedTuple):
     before: tuple[str, ...] = ()
     fails: bool = False
     only_ours: bool = False
+    only_apache: bool = False
     soak: bool = False
     writes: str = ""
+
+    def fails_with(self, tool: str) -> bool:
+        """Return true if the tool, ``ours`` or ``apache``, is to fail."""
+        return self.fails or (self.only_ours if tool == "ours" else self.only_apache)
 
     def words(self, command: str, places: Mapping[str, str]) -> list[str]:
         """Return the words of a command with places filled in; a word with a blank is written with ``~``."""

@@ -1,11 +1,13 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Base64;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -16,6 +18,9 @@ public final class AdminShell {
     public static void main(String[] args) throws Exception {
         Path file = Paths.get(new Options(args).text("file"));
         PrintStream console = System.out;
+        Thread hurry = new Thread(AdminShell::wakeEventExecutors, "hurry");
+        hurry.setDaemon(true);
+        hurry.start();
         console.println("STARTED");
         for (int number = 0; ; Thread.sleep(10)) {
             String text = Files.readString(file);
@@ -25,10 +30,32 @@ public final class AdminShell {
                 ByteArrayOutputStream err = new ByteArrayOutputStream();
                 System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
                 System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+                forgetSubCommands();
                 MQAdminStartup.main(lines.get(number).split("\t"));
                 console.println("RAN\t" + number + "\t" + encoded(out) + "\t" + encoded(err));
             }
         }
+    }
+
+    /** Each client waits at its end, up to 3 s, for a thread that polls for events; an interrupt ends the poll. */
+    private static void wakeEventExecutors() {
+        Thread[] threads = new Thread[1024];
+        while (true) {
+            int count = Thread.enumerate(threads);
+            for (int i = 0; i < count; i++) {
+                if (threads[i].getName().equals("NettyEventExecutor")) {
+                    threads[i].interrupt();
+                }
+            }
+            LockSupport.parkNanos(20_000_000);
+        }
+    }
+
+    /** Some sub-commands keep a client that they have shut down, and would fail when they run again. */
+    private static void forgetSubCommands() throws ReflectiveOperationException {
+        Field subCommands = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+        subCommands.setAccessible(true);
+        ((List<?>) subCommands.get(null)).clear();
     }
 
     private static String encoded(ByteArrayOutputStream bytes) {
