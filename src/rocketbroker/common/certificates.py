@@ -131,6 +131,15 @@ def _in_pem(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> S
     return ServerCertificate(private, certificate.public_bytes(Encoding.PEM))
 
 
+def expiry_ms(path: Path) -> int | None:
+    """Return the time at which the first certificate of a file expires, in ms since 1970; ``None`` without one."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return int(certificate.not_valid_after_utc.timestamp() * 1000)
+
+
 def load_into(context: ssl.SSLContext, made: ServerCertificate) -> None:
     """Let a context use a certificate; OpenSSL reads files alone, so it is written to a folder that goes at once."""
     with TemporaryDirectory() as folder:

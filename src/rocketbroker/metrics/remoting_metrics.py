@@ -7,7 +7,7 @@ from typing import Final
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.family import Family, Samples, counter, histogram
+from rocketbroker.metrics.family import Family, Samples, counter, gauge, histogram
 from rocketbroker.transport.remoting_server import RemotingServer
 from rocketbroker.transport.request_meter import BUCKETS_S, UNKNOWN_CODE, Latency
 
@@ -99,6 +99,23 @@ class RemotingMetricsManager:
             "rocketbroker_rejected_connections_total",
             [({"cause": cause}, number) for cause, number in self._server.rejected_connections.items()],
             "Connections that a limit rejected, by its setting.",
+        )
+
+    def tls(self) -> Iterator[Family]:
+        """Yield the expiry of the certificate, and handshakes that failed, of a port with TLS."""
+        tls = self._server.tls
+        if tls is None:
+            return
+        if tls.expires_ms is not None:
+            yield gauge(
+                "rocketbroker_certificate_expiry_timestamp_seconds",
+                [({}, tls.expires_ms / 1000)],
+                "Time at which the certificate of the port expires, in seconds since 1970.",
+            )
+        yield counter(
+            "rocketbroker_tls_handshake_failures_total",
+            [({}, tls.failed)],
+            "Connections that ended before they were served: failed handshakes, and plain text where it is rejected.",
         )
 
 

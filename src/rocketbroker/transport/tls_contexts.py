@@ -12,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.clock import Clock, SystemClock
+from rocketbroker.common.config.fields import DAY_MS
 from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings, has_certificate, split
 from rocketbroker.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
+_WARN_MS: Final = 30 * DAY_MS
 # A key that others can read is no secret.
 _OTHERS: Final = 0o077
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -131,7 +134,6 @@ def _load_pair(context: ssl.SSLContext, end: str, cert: str, key: str, password:
 def _load_self_signed(context: ssl.SSLContext) -> None:
     try:
         from rocketbroker.common.certificates import load_into, self_signed_certificate
-        from rocketbroker.common.clock import SystemClock
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"tls.test.mode.enable=true needs the package {error.name!r}: pip install 'rocketbroker[security]'"
@@ -154,24 +156,56 @@ class WatchedContext:
 
     Args:
         make: makes the context; raises ConfigError.
-        files: the files it reads.
+        files: the files it reads, its certificate first.
         name: name for the log.
+        clock: source of the time.
 
     Attributes:
         current: the context for new connections.
         renewed: number of renewals.
+        expires_ms: time at which its certificate expires, in ms since 1970; ``None`` if that is not known, as without
+            the package cryptography.
 
     Raises:
         ConfigError: A file cannot be used.
     """
 
-    def __init__(self, make: Callable[[], ssl.SSLContext], files: list[str], name: str) -> None:
+    def __init__(
+        self, make: Callable[[], ssl.SSLContext], files: list[str], name: str, clock: Clock | None = None
+    ) -> None:
         self._make = make
         self._files = [Path(each) for each in files if each]
         self._name = name
         self._seen = self._look()
         self.current = make()
         self.renewed = 0
+        self._certificate = files[0]
+        self._clock = clock or SystemClock()
+        self._warn_at_ms = 0
+        self.expires_ms = self._expiry()
+        self._warn()
+
+    def _expiry(self) -> int | None:
+        try:
+            from rocketbroker.common.certificates import expiry_ms
+        except ModuleNotFoundError:
+            return None
+        return expiry_ms(Path(self._certificate)) if self._certificate else None
+
+    def _warn(self) -> None:
+        """Log an expiry that is near, once a day."""
+        now = self._clock.time_ms()
+        if self.expires_ms is None or self.expires_ms - now > _WARN_MS or now < self._warn_at_ms:
+            return
+        self._warn_at_ms = now + DAY_MS
+        left = (self.expires_ms - now) / DAY_MS
+        when = "has expired" if left <= 0 else f"expires in {left:.1f} days"
+        log.warning(
+            "TLS: the certificate of %s, %s, %s; replace the file: it is read again",
+            self._name,
+            self._certificate,
+            when,
+        )
 
     def _look(self) -> list[tuple[int, int, int] | None]:
         """Return what changes with the content of each file."""
@@ -187,6 +221,7 @@ class WatchedContext:
 
     async def renew(self) -> None:
         """Make the context again if a file has changed; keep the old one if the files cannot be used."""
+        self._warn()
         seen = await asyncio.to_thread(self._look)
         if seen == self._seen:
             return
@@ -197,6 +232,8 @@ class WatchedContext:
         else:
             # A file that changed meanwhile is seen at the next look.
             self._seen, self.current = seen, context
+            self.expires_ms = await asyncio.to_thread(self._expiry)
+            self._warn_at_ms = 0
             self.renewed += 1
             log.info("TLS: new connections use the changed files of %s", self._name)
 

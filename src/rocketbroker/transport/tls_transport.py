@@ -280,6 +280,11 @@ class ServerTls:
         self._refusals = RefusalLog(log)
 
     @property
+    def expires_ms(self) -> int | None:
+        """Time at which the certificate expires, in ms since 1970, if it is known."""
+        return self._context.expires_ms
+
+    @property
     def context(self) -> ssl.SSLContext:
         """Settings of TLS for a new connection."""
         return self._context.current

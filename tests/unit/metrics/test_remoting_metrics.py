@@ -69,3 +69,17 @@ def test_refusals_count_by_code_and_cause():
 
     assert samples(requests) == [({"request_code": "send_message_v2", "cause": "system_busy"}, 3)]
     assert samples(connections) == [({"cause": "maxConnections"}, 2)]
+
+
+def test_a_port_with_tls_has_its_expiry_and_failed_handshakes():
+    metrics = manager({})
+    metrics._server.tls = SimpleNamespace(expires_ms=1_893_456_000_000, failed=3)  # type: ignore[assignment]
+
+    found = {family.name: samples(family) for family in metrics.tls()}
+
+    assert found == {
+        "rocketbroker_certificate_expiry_timestamp_seconds": [({}, 1_893_456_000.0)],
+        "rocketbroker_tls_handshake_failures_total": [({}, 3)],
+    }
+    metrics._server.tls = None
+    assert list(metrics.tls()) == []

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,14 @@ from rocketbroker.common.certificates import CertificateAuthority
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.transport.tls_contexts import client_context, openssl_name, server_context, watched_server_context
+from rocketbroker.testing.clocks import ControlledClock
+from rocketbroker.transport.tls_contexts import (
+    WatchedContext,
+    client_context,
+    openssl_name,
+    server_context,
+    watched_server_context,
+)
 
 
 class Paths(NamedTuple):
@@ -135,3 +143,46 @@ def test_servers_are_verified_unless_told_otherwise(paths: Paths):
 def test_a_server_without_a_certificate_serves_plain_text():
     assert watched_server_context(TransportConfig()) is None
     assert watched_server_context(TransportConfig(tls_server_mode="disabled", tls_test_mode_enable=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("valid", "said"),
+    [(timedelta(days=34), ""), (timedelta(days=12), "expires in 12.0 days"), (timedelta(days=-1), "has expired")],
+)
+async def test_an_expiry_is_announced_for_thirty_days(
+    paths: Paths, caplog: pytest.LogCaptureFixture, valid: timedelta, said: str
+):
+    clock = ControlledClock()
+    made = CertificateAuthority(clock).issue("server", valid=valid)
+    paths.cert.write_bytes(made.chain)
+    paths.key.write_bytes(made.key)
+
+    context = WatchedContext(lambda: server_context(paths.settings()), [*map(str, paths[:2])], "this server", clock)
+
+    assert context.expires_ms == pytest.approx(clock.time_ms() + valid / timedelta(milliseconds=1), abs=1000)
+    for day in range(3):  # once a day
+        await context.renew()
+        await context.renew()
+        assert len([line for line in caplog.messages if "the certificate of this server" in line]) == (day + 1) * bool(
+            said
+        )
+        clock.advance(86_400)
+    assert said in caplog.text
+
+
+async def test_a_renewed_certificate_is_announced_no_more(paths: Paths):
+    clock = ControlledClock()
+    made = CertificateAuthority(clock).issue("server", valid=timedelta(days=12))
+    paths.cert.write_bytes(made.chain)
+    paths.key.write_bytes(made.key)
+    context = WatchedContext(lambda: server_context(paths.settings()), [*map(str, paths[:2])], "this server", clock)
+    soon = context.expires_ms
+    made = CertificateAuthority(clock).issue("server", valid=timedelta(days=400))
+    paths.key.write_bytes(made.key)
+    paths.cert.write_bytes(made.chain)
+
+    await context.renew()
+
+    assert soon is not None
+    assert context.expires_ms is not None
+    assert context.expires_ms > soon
