@@ -112,7 +112,7 @@ async def send_path(runs: list[int] | None = None, capacity: int = 10_000, **set
         processor = SendMessageProcessor(
             config,
             MessagePuts.of(store),
-            TopicTargets(config, topics, stats),
+            TopicTargets(config, topics, stats, clock),
             RetryAndDlq(groups, topics, RebalanceLockManager(clock), stats),
             UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, clock.time_ms),
             HandleScheduleMessage(store.config, clock, 18, lambda: 1000),

@@ -146,7 +146,7 @@ class BrokerController:
         # Clients
         expires_s = config.channel_expired_timeout / 1000
         self.producers = ProducerManager(clock, expires_s)
-        self._ids_change_listener, self._locks = ConsumerIdsChangeListener(), RebalanceLockManager(clock, config)
+        self._ids_change_listener, self._locks = ConsumerIdsChangeListener(config), RebalanceLockManager(clock, config)
         self.consumers = ConsumerManager(
             clock, expires_s, self._ids_change_listener.group_changed, self.consumer_filters.unregister
         )

@@ -245,6 +245,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             clock=parts.clock,
         ),
         RuntimeInfoRequests(
+            config=parts.config,
             store=store,
             stats=parts.stats,
             schedule=parts.schedule,
@@ -311,7 +312,7 @@ def _messages(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[objec
     store = parts.store
     store_host = store.commit_log.store_host
     puts = MessagePuts.of(store)
-    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
+    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats, parts.clock)
     return [
         SendMessageProcessor(
             parts.config,

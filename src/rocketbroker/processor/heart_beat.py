@@ -17,7 +17,7 @@ from rocketbroker.codec.message.topic_validator import (
     RETRY_GROUP_TOPIC_PREFIX,
     is_topic_or_group_illegal,
 )
-from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, ConsumeType, HeartbeatData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE
 from rocketbroker.codec.remoting.handler import Audience, Buffer, Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -105,6 +105,17 @@ class HeartbeatLimit:
             _check_size(
                 "maxFilterLengthPerClient", _filter_length(heartbeat), "characters", config.max_filter_length_per_client
             )
+
+    def may_consume(self, data: ConsumerData) -> bool:
+        """Return false for a group that pulls on its own, while those are rejected."""
+        return data.consume_type != ConsumeType.CONSUME_ACTIVELY or not self._config.reject_pull_consumer_enable
+
+    def may_produce(self, group: str, connection: Connection) -> bool:
+        """Return false for a producer that is left out as ``enableRegisterProducer`` says."""
+        config = self._config
+        if config.enable_register_producer or not config.reject_transaction_message:
+            return True
+        return group in self._producers.groups_of(connection)
 
     def no_room(self, connection: Connection, heartbeat: HeartbeatData) -> BrokerResponseError | None:
         """Return the error if the new groups of a heartbeat cannot be created, ``None`` if there is room for all."""
@@ -195,16 +206,17 @@ class HeartBeatProcessor:
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
         no_room = self._limit.no_room(connection, heartbeat)
-        refusals = [self._refusal(connection, data, no_room) for data in heartbeat.consumer_data_set]
+        consumed = [data for data in heartbeat.consumer_data_set if self._limit.may_consume(data)]
+        refusals = [self._refusal(connection, data, no_room) for data in consumed]
         changed = [
             self._register_consumer(channel, data, heartbeat)
-            for data, refusal in zip(heartbeat.consumer_data_set, refusals, strict=True)
+            for data, refusal in zip(consumed, refusals, strict=True)
             if refusal is None
         ]
         for producer in heartbeat.producer_data_set:
             if is_topic_or_group_illegal(producer.group_name) or len(producer.group_name) > _LONGEST_NAME:
                 refusals.append(_illegal(producer.group_name))
-            else:
+            elif self._limit.may_produce(producer.group_name, connection):
                 self._producers.register(producer.group_name, channel)
         for refusal in filter(None, refusals):
             raise refusal

@@ -123,6 +123,8 @@ class PullMessageProcessor:
             )
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
         group = self._subscriptions.group(header.consumer_group)
+        if config.reject_pull_consumer_enable:
+            self._subscriptions.check_push(header.consumer_group, connection)
         topic = self._topic_configs.select(header.topic)
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please!"

@@ -93,6 +93,12 @@ class RecallMessageProcessor:
         if not config.recall_message_enable:
             remark = "recall failed, operation is forbidden: recallMessageEnable is false"
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, remark)
+        if self._clock.time_ms() < config.start_accept_send_request_time_stamp:
+            remark = (
+                "recall failed, broker service not available, until "
+                f"{config.start_accept_send_request_time_stamp} (startAcceptSendRequestTimeStamp, ms since 1970)"
+            )
+            raise BrokerResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         if not (config.broker_permission & PERM_WRITE or config.allow_recall_when_broker_not_writeable):
             remark = (
                 f"recall failed, broker service not available: brokerPermission is {config.broker_permission}, which "

@@ -300,3 +300,34 @@ def test_all_that_is_kept_of_subscriptions_counts(processor, large):
     code, remark = refusal(processor, heartbeat(consumerDataSet=groups[-1:]), connection)
     assert code == ResponseCode.INVALID_PARAMETER
     assert "characters of subscriptions exceed the limit of 262,144" in remark
+
+
+def test_a_consumer_that_pulls_is_left_out_while_it_is_rejected(processor, parts):
+    command = heartbeat(("pulled", ["T"]), producers=["p"])
+    pulls = request(RequestCode.HEART_BEAT, body=command.body.replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY"))
+    apply_updates([parts.config], {"rejectPullConsumerEnable": "true"})
+
+    processor.heart_beat(FakeConnection(), pulls)
+    processor.heart_beat(FakeConnection(), heartbeat(("pushed", ["T"]), client="c2"))
+
+    assert list(parts.consumers.groups) == ["pushed"]
+    assert parts.producers.find_channel("c1") is not None
+    apply_updates([parts.config], {"rejectPullConsumerEnable": "false"})
+    processor.heart_beat(FakeConnection(), pulls)
+    assert set(parts.consumers.groups) == {"pushed", "pulled"}
+
+
+def test_new_producers_are_left_out_where_there_are_no_transactions(processor, parts):
+    known, new = FakeConnection(), FakeConnection()
+    processor.heart_beat(known, heartbeat(producers=["p"]))
+    apply_updates([parts.config], {"enableRegisterProducer": "false"})
+    processor.heart_beat(new, heartbeat(producers=["p"], client="kept"))
+    apply_updates([parts.config], {"rejectTransactionMessage": "true"})
+
+    parts.clock.advance(1)
+    processor.heart_beat(known, heartbeat(producers=["p"]))
+    processor.heart_beat(FakeConnection(), heartbeat(producers=["p"], client="left out"))
+
+    clients = {channel.client_id: channel.last_update for channel in parts.producers.groups["p"].values()}
+    assert clients.keys() == {"c1", "kept"}
+    assert clients["c1"] == parts.clock.monotonic()

@@ -521,3 +521,27 @@ def test_a_pull_of_a_client_commits_nothing_for_a_group_of_the_broker(puller: Pu
     group = "CID_RMQ_SYS_TRANS"
     assert bodies(puller.pull(0, SUBSCRIPTION | COMMIT, commit_offset=1, consumer_group=group)) == [b"a"]
     assert puller.parts.offsets.query(group, "T", 0) == -1
+
+
+@pytest.mark.parametrize("flags", [0, SUBSCRIPTION])
+def test_pulls_of_unregistered_consumers_are_rejected_where_they_may_not_pull(puller: Puller, flags: int):
+    puller.put("a")
+    apply_updates([puller.parts.config], {"rejectPullConsumerEnable": "true"})
+
+    code, remark = puller.refused(flags=flags)
+    assert (code, "rejectPullConsumerEnable is true" in remark) == (ResponseCode.SUBSCRIPTION_NOT_EXIST, True)
+    assert bodies(puller.pull(consumer_group="TOOLS_CONSUMER")) == [b"a"]
+    puller.subscribe()
+
+    assert bodies(puller.pull(flags=flags)) == [b"a"]
+
+
+def test_a_client_that_registered_before_may_pull_on(puller: Puller):
+    puller.put("a")
+    channel = ClientChannelInfo(puller.connection, "client", "JAVA", 513, puller.parts.clock.monotonic())
+    puller.parts.consumers.register(channel, ConsumerData("G", ConsumeType.CONSUME_ACTIVELY))
+    apply_updates([puller.parts.config], {"rejectPullConsumerEnable": "true"})
+
+    assert bodies(puller.pull()) == [b"a"]
+    puller.connection = FakeConnection()
+    assert puller.refused()[0] == ResponseCode.SUBSCRIPTION_NOT_EXIST

@@ -146,3 +146,17 @@ async def test_under_sync_flush_it_is_on_disk_when_it_is_answered(parts, tmp_pat
     assert answer.code == 0
     assert store.flusher.flushed_offset == store.commit_log.max_offset > 0
     await store.stop()
+
+
+def test_recalls_are_rejected_until_the_broker_accepts_sends(parts, store):
+    begin = parts.clock.time_ms() + 1_000
+    parts.config = parts.config.model_copy(
+        update={"recall_message_enable": True, "start_accept_send_request_time_stamp": begin}
+    )
+    processor = processor_of(parts, store)
+
+    code, remark = refusal(processor.recall_message, header(parts))
+    assert (code, f"until {begin} " in remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    parts.clock.advance(1)
+
+    assert call(processor.recall_message, header(parts)).code == 0

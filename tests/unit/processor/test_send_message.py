@@ -44,7 +44,7 @@ def processor_of(parts: SimpleNamespace, store: MessageStore) -> SendMessageProc
     return SendMessageProcessor(
         parts.config,
         MessagePuts.of(store),
-        TopicTargets(parts.config, parts.topic_configs, parts.stats),
+        TopicTargets(parts.config, parts.topic_configs, parts.stats, parts.clock),
         RetryAndDlq(parts.subscription_groups, parts.topic_configs, parts.locks, parts.stats),
         UniqueIds(bytes([127, 0, 0, 1]), 4711, 0, parts.clock.time_ms),
         HandleScheduleMessage(store.config, parts.clock, 18, lambda: 1000),

@@ -32,7 +32,7 @@ def processor(parts, store):
 
 
 def make(parts, store):
-    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats)
+    targets = TopicTargets(parts.config, parts.topic_configs, parts.stats, parts.clock)
     return SendReplyMessageProcessor(
         parts.config,
         MessagePuts.of(store),

@@ -25,6 +25,7 @@ from rocketbroker.codec.remoting.headers.message import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.lifecycle import TaskOwner
 
 log = logging.getLogger(__name__)
@@ -260,9 +261,13 @@ class ConsumerIdsChangeListener:
     """Notifies the clients of changed groups soon, and clients that are behind once they have caught up.
 
     For a client that is behind, the groups to notify are kept, not the bytes to send.
+
+    Args:
+        config: ``notifyConsumerIdsChangedEnable``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
         self._changed: dict[str, ConsumerGroupInfo] = {}
         self._behind: dict[Connection, dict[str, ConsumerGroupInfo]] = {}
         self._wake = asyncio.Event()
@@ -276,8 +281,9 @@ class ConsumerIdsChangeListener:
 
     def group_changed(self, info: ConsumerGroupInfo) -> None:
         """Schedule notifications of the clients that the group has by then."""
-        self._changed[info.group_name] = info
-        self._wake.set()
+        if self._config.notify_consumer_ids_changed_enable:
+            self._changed[info.group_name] = info
+            self._wake.set()
 
     async def _notify_next(self) -> float:
         await self._wait()

@@ -17,7 +17,7 @@ from rocketbroker.broker.persist.config_manager import (
 )
 from rocketbroker.broker.persist.durable_progress import TableChanges
 from rocketbroker.broker.topic.topic_config_manager import Attribute, alter_attributes
-from rocketbroker.codec.message.topic_validator import validate_group
+from rocketbroker.codec.message.topic_validator import is_system_group, validate_group
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.topic_config import (
@@ -144,7 +144,9 @@ class SubscriptionGroupManager(VersionedConfigManager[SubscriptionGroupWrapper])
         return group in self._passing and self.creates(group)
 
     def _may_create(self, group: str) -> bool:
-        return self._config.auto_create_subscription_group and validate_group(group).valid
+        config = self._config
+        may = config.auto_create_subscription_group or (config.enable_create_sys_group and is_system_group(group))
+        return may and validate_group(group).valid
 
     def update(self, group: SubscriptionGroupConfig) -> None:
         """Create or replace a group; its attributes are changes, with ``+`` or ``-`` before each name.

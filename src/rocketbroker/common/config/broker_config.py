@@ -425,6 +425,12 @@ class BrokerConfig(
     auto_create_subscription_group: Flag = setting(
         True, "Create a consumer group when its first client connects.", HOT_IMPORTANT
     )
+    enable_create_sys_group: Flag = setting(
+        True,
+        "Create groups named CID_RMQ_SYS_... when a broker or tool uses them, even if "
+        "autoCreateSubscriptionGroup=false.",
+        HOT,
+    )
     cluster_topic_enable: Flag = setting(True, "Create a topic with the name of the cluster.")
     broker_topic_enable: Flag = setting(True, "Create a topic with the name of the broker.")
     recall_message_enable: Flag = setting(False, "Let producers cancel timer messages (RECALL_MESSAGE).", HOT)
@@ -439,6 +445,36 @@ class BrokerConfig(
         "DefaultRegion", "Region, stored in each message as MSG_REGION.", Trait(hot=True, takes=LINE_WORDS)
     )
     trace_on: Flag = setting(True, "Value of TRACE_ON, stored in each message; true makes clients trace.", HOT)
+    reject_pull_consumer_enable: Flag = setting(
+        False,
+        "Reject consumers that pull on their own (CONSUME_ACTIVELY): they are left out of heartbeats, and their pulls "
+        "are answered SUBSCRIPTION_NOT_EXIST. Tools can still pull.",
+        HOT,
+    )
+    notify_consumer_ids_changed_enable: Flag = setting(
+        True,
+        "Notify the members of a group when others join or leave. If false, they notice at their next rebalance, 20 s "
+        "later at most.",
+        HOT,
+    )
+    enable_register_producer: Flag = setting(
+        True,
+        "Register producers by their heartbeats. If false, producers that are not registered yet are left out while "
+        "rejectTransactionMessage=true.",
+        HOT,
+    )
+    start_accept_send_request_time_stamp: Whole = setting(
+        0, "Time before which sends are rejected with SYSTEM_ERROR, in ms since 1970.", millis(0, 2**63 - 1)
+    )
+    validate_system_topic_when_update_topic: Flag = setting(
+        True, "Reject changes to system topics. If false, administrators can change them, but not delete them.", HOT
+    )
+    clear_retry_topic_when_delete_topic: Flag = setting(True, "Delete the retry topics of POP with their topic.", HOT)
+    config_black_list: Line = setting(
+        "configBlackList;brokerConfigPath",
+        "Settings that nobody can change at run time, besides those that are not hot.",
+        Trait(takes="names joined by ';', at most 255 characters"),
+    )
     lite_pull_message_enable: Flag = setting(True, "Serve LITE_PULL_MESSAGE.", HOT)
     slave_read_enable: Flag = setting(
         False,

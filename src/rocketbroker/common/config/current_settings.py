@@ -66,6 +66,8 @@ def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> 
 
 
 def _check_hot(models: Sequence[ConfigModel], name: str) -> None:
+    if any(name in getattr(model, "config_black_list", "").split(";") for model in models):
+        raise NotChangeableError(f"{name} cannot be changed at run time: configBlackList names it")
     hot = hot_names(models)
     if name in hot:
         return

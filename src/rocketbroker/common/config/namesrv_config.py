@@ -11,6 +11,7 @@ from rocketbroker.common.config.fields import (
     BindAddress,
     FilePath,
     Flag,
+    Line,
     Trait,
     Whole,
     millis,
@@ -59,6 +60,14 @@ class NamesrvConfig(MetricsPortSettings, LogSettings):
     )
     notify_min_broker_id_changed: Flag = setting(
         False, "Notify the brokers of one name when the smallest id among them changes.", HOT
+    )
+    config_black_list: Line = setting(
+        "configBlackList;configStorePath;kvConfigPath",
+        "Settings that nobody can change at run time, besides those that are not hot.",
+        Trait(
+            takes="names joined by ';', at most 255 characters",
+            shown_default="`configBlackList;configStorePath;kvConfigPath`",
+        ),
     )
     max_brokers: Whole = setting(
         1_000, "Maximum number of registered brokers, slaves included.", whole(1, 100_000, hot=True, own=True)

@@ -46,7 +46,6 @@ REJECTED: Final = {
     "isInBrokerContainer": ("broker container", _ONE_EACH),
     "isBrokerContainer": ("broker container", _ONE_EACH),
     "socksProxyConfig": ("connections through a SOCKS proxy", "and let the broker reach its name servers directly"),
-    "rejectPullConsumerEnable": ("rejection of pull consumers", "and withdraw the read permission of their topics"),
 }
 #: RocketMQ's defaults of those that are no switches.
 REJECTED_DEFAULTS: Final = {"storeType": "default", "configManagerVersion": "v1", "socksProxyConfig": "{}"}
@@ -83,15 +82,8 @@ EXPECTED: Final = {
     "serverLoadBalancerEnabled": "RocketMQ has dropped this name; write serverLoadBalancerEnable",
     "haSlaveFallbehindMax": "RocketMQ has dropped this name; write haMaxGapNotInSync",
     "maxDelayTime": "RocketMQ has dropped this name; write timerMaxDelaySec",
-    "notifyConsumerIdsChangedEnable": "members of a group always learn of its changes",
     "disableConsumeIfConsumerReadSlowly": "a group that is far behind keeps its permission to consume",
     "consumerFallbehindThreshold": "a group that is far behind keeps its permission to consume",
-    "startAcceptSendRequestTimeStamp": "sends are accepted from the start",
-    "validateSystemTopicWhenUpdateTopic": "system topics are never changed",
-    "clearRetryTopicWhenDeleteTopic": "retry topics of POP are deleted with their topic",
-    "enableRegisterProducer": "producers are always known by their heartbeats",
-    "enableCreateSysGroup": "groups of the system are always known",
-    "configBlackList": "only settings marked hot can be changed at run time",
     "haFlowControlEnable": "slaves receive as fast as they can",
     "enableShutdownGracefully": "clients notice a stop by their closed connections",
     "filterServerNums": "filter servers ended with RocketMQ 4.3; filter by SQL92 (enablePropertyFilter)",

@@ -28,7 +28,7 @@ from rocketbroker.codec.remoting.handler import Audience, Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config import MessageStoreConfig
+from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
@@ -50,8 +50,6 @@ NOT_MEASURED: Final = {
     "dispatchMaxBuffer": "0",
     # RocketMQ's value without a pool of buffers, for which it leaves out remainHowManyDataToCommit.
     "remainTransientStoreBufferNumbs": "2147483647",
-    # Sends are served from the start; RocketMQ's value for that.
-    "startAcceptSendRequestTimeStamp": "0",
     # Single puts and gets are not timed.
     "putMessageDistributeTime": "".join(f"[{duration}]:0 " for duration in _DURATIONS + _LONG_DURATIONS),
     "putMessageEntireTimeMax": "0",
@@ -67,6 +65,7 @@ class RuntimeInfoRequests:
     """The figures of the broker.
 
     Attributes:
+        config: the time from which sends are accepted.
         store: the store with all its parts.
         stats: counters of puts and gets.
         schedule: progress of the delay levels.
@@ -79,6 +78,7 @@ class RuntimeInfoRequests:
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
     """
 
+    config: BrokerConfig
     store: MessageStore
     stats: BrokerStatsManager
     schedule: ScheduleMessageService
@@ -100,6 +100,7 @@ class RuntimeInfoRequests:
         table |= NOT_MEASURED | self.timer_info() | self.send_info()
         if problem := self.replication_problem():
             table["replicationProblem"] = problem
+        table["startAcceptSendRequestTimeStamp"] = str(self.config.start_accept_send_request_time_stamp)
         table["brokerActive"] = str(self.is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())

@@ -8,6 +8,7 @@ from typing import Protocol
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.topic_config_manager import TOPIC_ATTRIBUTES, TopicConfigManager, alter_attributes
+from rocketbroker.codec.message.pop_info import pop_retry_topics
 from rocketbroker.codec.message.topic_validator import SYSTEM_TOPIC_SET, is_system_topic
 from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.bodies.topic_config import (
@@ -104,7 +105,10 @@ class TopicRequests:
         return answer_when_settled([self.topics.settled(config.topic_name) for config in configs], response())
 
     def _check(self, config: TopicConfig) -> None:
-        check_changeable_topic(self.topics, config.topic_name)
+        if self.config.validate_system_topic_when_update_topic:
+            check_changeable_topic(self.topics, config.topic_name)
+        else:
+            check_topic(config.topic_name)
         _check_number(config, "readQueueNums", config.read_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "writeQueueNums", config.write_queue_nums, MAX_QUEUE_NUMS)
         _check_number(config, "perm", config.perm, _MAX_PERM)
@@ -119,7 +123,8 @@ class TopicRequests:
     async def delete_topic_in_broker(
         self, connection: Connection, command: RemotingCommand[DeleteTopicRequestHeader]
     ) -> Command:
-        """Delete the topic, the offsets that groups have in it, its queues and its counters.
+        """Delete the topic, the offsets that groups have in it, its queues, its counters, and its retry topics of POP
+        (``clearRetryTopicWhenDeleteTopic``).
 
         The messages stay in the CommitLog until its files expire. A missing topic is removed too, since parts
         of it may be left. The answer follows once the tables are on disk and the name servers are informed.
@@ -131,10 +136,12 @@ class TopicRequests:
         topic = command.header.topic
         check_changeable_topic(self.topics, topic)
         log.info("deletion of topic %s by %s", topic, connection.remote_address)
-        await self._remove(topic, ", so the topic stays")
-        self.topics.delete(topic)
+        removed = [topic, *self._retry_topics(topic)]
+        for name in removed:
+            await self._remove(name, f", so the topic {name} stays")
+            self.topics.delete(name)
         await wait_settled(
-            [self.topics.settled(topic), self.offsets.flush()],
+            [*map(self.topics.settled, removed), self.offsets.flush()],
             f"the messages of topic {topic} are removed, but the rest may stay; delete it again when the disk is "
             "writable",
         )
@@ -177,6 +184,13 @@ class TopicRequests:
     def get_system_topic_list_from_broker(self, _connection: Connection, _command: Command) -> Command:
         """Answer the reserved names and those that this broker's configuration adds, sorted."""
         return response(body=TopicList(sorted(SYSTEM_TOPIC_SET | self.topics.system_topics)).encode())
+
+    def _retry_topics(self, topic: str) -> list[str]:
+        """Return the existing retry topics of POP that go with a topic."""
+        if not self.config.clear_retry_topic_when_delete_topic:
+            return []
+        names = (name for group in sorted(self.offsets.groups_of(topic)) for name in pop_retry_topics(topic, group))
+        return [name for name in names if self.topics.select(name) is not None]
 
     async def _remove(self, topic: str, consequence: str = "") -> None:
         """Remove queues, offsets and counters; the remark of an error ends with ``consequence`` and the cause.

@@ -14,10 +14,11 @@ from rocketbroker.broker.client.consumer_group_info import (
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, RetryMessageFilter, filter_of
 from rocketbroker.broker.longpolling.pull_request import Wanted
-from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.client import MessageModel
+from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_system_group
+from rocketbroker.codec.remoting.bodies.client import ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import INDEX_PERM_READ, SubscriptionGroupConfig
+from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.message import FLAG_CLASS_FILTER, FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
@@ -27,6 +28,10 @@ from rocketbroker.store.read.get_message import GetMessageRequest, GetMessageRes
 from rocketbroker.store.read.message_fetcher import MessageFetcher
 
 _READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
+
+_ACTIVELY: Final = ConsumeType.CONSUME_ACTIVELY
+# Groups of tools, which always may pull (MixAll.isSysConsumerGroupPullMessage).
+_PULLING_TOOLS: Final = {*BUILT_IN_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"}
 
 _ANY_SIZE: Final = 1 << 30
 
@@ -67,6 +72,21 @@ class PullSubscriptions:
         if not group.consume_enable:
             raise _forbidden(f"subscription group no permission, {name}: consumeEnable is false")
         return group
+
+    def check_push(self, name: str, connection: Connection) -> None:
+        """Check that the group is not one that pulls on its own (``rejectPullConsumerEnable``).
+
+        Raises:
+            BrokerResponseError: SUBSCRIPTION_NOT_EXIST; no heartbeat registered the client in a group that is pushed.
+        """
+        info = self._consumers.group_info(name)
+        is_pushed = info is not None and (info.consume_type != _ACTIVELY or connection in info.channels)
+        if not is_pushed and name not in _PULLING_TOOLS and not is_system_group(name):
+            remark = (
+                "the consumer's group info not exist, or the pull consumer is rejected by server: "
+                "rejectPullConsumerEnable is true; use a push consumer"
+            )
+            raise BrokerResponseError(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
 
     def wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> Wanted:
         """Return the tags codes or the filter of a pull.

@@ -23,6 +23,7 @@ from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ_WRITE, PER
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.table_change import topic_waits
@@ -71,18 +72,32 @@ def other_queue(header: SendMessageRequestHeader, target: TopicTarget) -> int:
     raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
 
 
+def check_accepting(config: BrokerConfig, clock: Clock) -> None:
+    """Check that the broker takes sends yet.
+
+    Raises:
+        BrokerResponseError: SYSTEM_ERROR before ``startAcceptSendRequestTimeStamp``; clients try another broker.
+    """
+    begin = config.start_accept_send_request_time_stamp
+    if clock.time_ms() < begin:
+        remark = f"broker unable to service, until {begin} (startAcceptSendRequestTimeStamp, ms since 1970)"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, remark)
+
+
 class TopicTargets:
     """Finds topics for sends, and creates them as RocketMQ does (AbstractSendMessageProcessor.msgCheck).
 
     Args:
-        config: permissions of the broker.
+        config: permissions of the broker, and the time from which it takes sends.
         topic_config_manager: the topics.
         stats: counters of each topic.
+        clock: clock of ``startAcceptSendRequestTimeStamp``.
     """
 
     def __init__(
-        self, config: BrokerConfig, topic_config_manager: TopicConfigManager, stats: BrokerStatsManager
+        self, config: BrokerConfig, topic_config_manager: TopicConfigManager, stats: BrokerStatsManager, clock: Clock
     ) -> None:
+        self._clock = clock
         self._config = config
         self._manager = topic_config_manager
         self._topics = topic_config_manager.topics
@@ -124,6 +139,8 @@ class TopicTargets:
             del self._targets[topic]
 
     def _checked(self, header: SendMessageRequestHeader, connection: Connection) -> TopicConfig:
+        # Only before a topic is found for the first time: the setting is fixed, and its time passes once.
+        check_accepting(self._config, self._clock)
         topic = header.topic
         result = validate_topic(topic)
         if not result.valid:

@@ -20,6 +20,8 @@ from rocketbroker.codec.remoting.bodies.client import ConsumerData, ConsumeType,
 from rocketbroker.codec.remoting.bodies.offset import ResetOffsetBody
 from rocketbroker.codec.remoting.headers.message import ResetOffsetRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.config import BrokerConfig
+from rocketbroker.common.config.current_settings import apply_updates
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.waiting import until
 
@@ -28,7 +30,7 @@ GROUP = ConsumerData("g", subscription_data_set=[SubscriptionData("T", "*", 1)])
 
 @pytest.fixture
 async def listener():
-    found = ConsumerIdsChangeListener()
+    found = ConsumerIdsChangeListener(BrokerConfig())
     await found.start()
     yield found
     await found.stop()
@@ -319,3 +321,17 @@ def test_each_client_gets_the_offsets_in_its_form():
     assert fastjson.loads(sent["CPP"]) == {
         "offsetTable": [{"brokerName": "broker-a", "offset": 42, "queueId": 3, "topic": "T"}]
     }
+
+
+async def test_nobody_is_notified_where_that_is_off():
+    config = BrokerConfig(notify_consumer_ids_changed_enable=False)
+    listener = ConsumerIdsChangeListener(config)
+    await listener.start()
+    manager = ConsumerManager(FakeClock(), 120.0, listener.group_changed)
+    one = join(manager, 1)
+    apply_updates([config], {"notifyConsumerIdsChangedEnable": "true"})
+    two = join(manager, 2)
+    await until(lambda: two.sent)
+    await listener.stop()
+
+    assert len(one.sent) == 1

@@ -145,3 +145,11 @@ def test_damaged_file(tmp_path):
     with pytest.raises(ConfigError, match=r"subscriptionGroup\.json is damaged.*retryMaxTimes"):
         manager.load()
     assert manager.groups.keys() == set(BUILT_IN_GROUPS)
+
+
+@pytest.mark.parametrize(("enabled", "created"), [(True, True), (False, False)])
+def test_groups_of_the_system_are_created_unless_that_is_off(tmp_path, enabled, created):
+    manager = make(tmp_path, auto_create_subscription_group=False, enable_create_sys_group=enabled)
+
+    assert (manager.find("CID_RMQ_SYS_PROXY_1") is not None) is created
+    assert manager.find("mine") is None

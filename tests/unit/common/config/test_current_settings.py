@@ -179,3 +179,23 @@ def test_the_name_server_prints_its_own():
     assert printed["scanNotActiveBrokerInterval"] == "5000"
     assert printed["supportActingMaster"] == "false"
     assert "brokerName" not in printed
+
+
+def test_the_black_list_keeps_settings_from_changes(tmp_path):
+    file = tmp_path / "broker.conf"
+    file.write_text("configBlackList=brokerPermission;traceOn\n")
+    settings = load_broker_settings(file, None, {})
+
+    with pytest.raises(NotChangeableError, match="traceOn cannot be changed at run time: configBlackList names it"):
+        apply_updates(settings.models, {"maxMessageSize": "100", "traceOn": "false"})
+    assert settings.store.max_message_size == 4_194_304
+    with pytest.raises(NotChangeableError, match="configBlackList cannot be changed at run time"):
+        apply_updates(settings.models, {"configBlackList": ""})
+
+
+def test_the_name_server_has_a_black_list(tmp_path):
+    file = tmp_path / "namesrv.conf"
+    file.write_text("configBlackList=orderMessageEnable\n")
+
+    with pytest.raises(NotChangeableError, match="configBlackList names it"):
+        apply_updates(load_namesrv_settings(file).models, {"orderMessageEnable": "true"})

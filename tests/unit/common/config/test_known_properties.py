@@ -90,7 +90,6 @@ STORE_AND_ROLE = [
     ("timerRocksDBEnable", "true"),
     ("transRocksDBEnable", "true"),
     ("popConsumerKVServiceEnable", "true"),
-    ("rejectPullConsumerEnable", "true"),
     ("transferMetadataJsonToRocksdb", "true"),
     ("transferOffsetJsonToRocksdb", "true"),
     ("rocksdbCQDoubleWriteEnable", "true"),

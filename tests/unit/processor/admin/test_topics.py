@@ -443,3 +443,38 @@ async def test_while_all_messages_are_there_nothing_goes(parts, store):
     assert await call_async(processor_for(parts, store, 0).clean_expired_consumequeue) == (0, None, {}, b"")
 
     assert store.queues.topics == {"Gone"}
+
+
+async def test_retry_topics_of_pop_go_with_their_topic(parts, store, processor_delete_topic_in_broker):
+    for topic in ("T", "%RETRY%g_T", "%RETRY%g+T", "%RETRY%g", "%RETRY%g_Other"):
+        fill(parts, store, topic)
+    await call_async(processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("T"))
+
+    kept = {"%RETRY%g", "%RETRY%g_Other"}
+    assert {name for name in parts.topic_configs.topics if name.startswith("%RETRY%")} == kept
+    assert parts.offsets.table.keys() == {f"{topic}@g" for topic in kept}
+    assert store.queues.max_offset_in_queue("%RETRY%g_T", 0) == 0
+
+
+async def test_retry_topics_stay_if_they_are_not_to_be_cleared(parts, store, processor_delete_topic_in_broker):
+    apply_updates([parts.config], {"clearRetryTopicWhenDeleteTopic": "false"})
+    fill(parts, store, "T")
+    fill(parts, store, "%RETRY%g_T")
+    await call_async(processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("T"))
+
+    assert parts.topic_configs.select("T") is None
+    assert parts.topic_configs.select("%RETRY%g_T") is not None
+
+
+async def test_system_topics_change_only_where_they_may(parts, store, processor, processor_delete_topic_in_broker):
+    changed = header(topic="TBW102", write_queue_nums=16)
+    code, remark = refusal(processor.update_and_create_topic, changed)
+    assert (code, remark) == (ResponseCode.INVALID_PARAMETER, "The topic[TBW102] is conflict with system topic.")
+    apply_updates([parts.config], {"validateSystemTopicWhenUpdateTopic": "false"})
+
+    assert call(processor.update_and_create_topic, changed).code == 0
+    assert parts.topic_configs.select("TBW102").write_queue_nums == 16
+    code, _ = await refusal_async(
+        processor_delete_topic_in_broker.delete_topic_in_broker, DeleteTopicRequestHeader("TBW102")
+    )
+    assert code == ResponseCode.INVALID_PARAMETER

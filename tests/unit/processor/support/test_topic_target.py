@@ -13,7 +13,7 @@ from tests.support.fakes import FakeConnection
 
 @pytest.fixture
 def targets(parts: SimpleNamespace) -> TopicTargets:
-    return TopicTargets(parts.config, parts.topic_configs, parts.stats)
+    return TopicTargets(parts.config, parts.topic_configs, parts.stats, parts.clock)
 
 
 def find(targets: TopicTargets, topic: str) -> TopicTarget:
@@ -49,3 +49,17 @@ def test_deleted_topics_are_forgotten(parts: SimpleNamespace, targets: TopicTarg
         parts.topic_configs.delete(f"T{number}")
 
     assert len(targets._targets) <= known + 1
+
+
+def test_sends_are_rejected_until_the_broker_accepts_them(parts: SimpleNamespace):
+    begin = parts.clock.time_ms() + 5_000
+    config = parts.config.model_copy(update={"start_accept_send_request_time_stamp": begin})
+    targets = TopicTargets(config, parts.topic_configs, parts.stats, parts.clock)
+
+    with pytest.raises(BrokerResponseError, match=f"unable to service, until {begin}") as error:
+        find(targets, "T")
+    assert error.value.code == ResponseCode.SYSTEM_ERROR
+    assert parts.topic_configs.select("T") is None
+    parts.clock.advance(5)
+
+    assert find(targets, "T").config.topic_name == "T"
