@@ -46,7 +46,7 @@ def readers() -> dict[str, set[str]]:
     """The functions that read each field, directly or through a property."""
     found: dict[str, set[str]] = {}
     for path in SOURCES.rglob("*.py"):
-        if CONFIG not in path.parents:
+        if CONFIG not in path.parents or path.name == "current_settings.py":
             for read in reads(ast.parse(path.read_text())):
                 found.setdefault(read.attribute, set()).add(f"{path.name}:{read.function}")
     # `persist_path` is asked of all settings of a process at once.

@@ -89,6 +89,8 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
         max_connections_per_address=transport.max_connections_per_address,
         write_high_water=transport.write_buffer_high_water_mark or WRITE_HIGH_WATER,
         max_idle_s=transport.server_channel_max_idle_time_seconds,
+        write_low_water=transport.write_buffer_low_water_mark,
+        receive_buffer=transport.server_socket_rcv_buf_size,
         send_buffer=transport.server_socket_snd_buf_size,
         max_header_length=transport.max_header_length,
         max_request_body_size=transport.max_request_body_size,

@@ -78,6 +78,8 @@ _READ_SIZE: Final = 1 << 20
 _MOMENT_S: Final = 0.001
 # Reports have eight bytes.
 _ROOM: Final = 4096
+# Seconds for which haFlowControlEnable counts what was sent.
+FLOW_WINDOW_S: Final = 1.0
 
 
 class HAConnectionOwner(Protocol):
@@ -125,6 +127,9 @@ class HAConnection(asyncio.BufferedProtocol):
         self.ack_offset = self.next_offset = -1
         self.bytes_per_s = 0
         self._sent_bytes = 0
+        # What was sent in the window of the flow control, and the call at its end if more waits for it.
+        self._window_begun, self._window_bytes = self.begun_at, 0
+        self._window_over: asyncio.TimerHandle | None = None
         self._last_check = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -221,10 +226,33 @@ class HAConnection(asyncio.BufferedProtocol):
             if not source.is_hot(self.next_offset):
                 self._catch_up = self._tasks.start(self._read_and_send(), f"catch up {self.peer}")
                 return
-            piece = source.piece(self.next_offset, most)
+            allowed = self._allowance(most)
+            if not allowed:
+                self._transfer_later()
+                return
+            piece = source.piece(self.next_offset, allowed)
             if piece is None:
                 return
             self._send(piece)
+
+    def _allowance(self, most: int) -> int:
+        """Return how many bytes may be sent now, up to ``most`` (FlowMonitor.canTransferMaxByteNum)."""
+        config = self._config
+        if not config.ha_flow_control_enable:
+            return most
+        now = self._loop.time()
+        if now >= self._window_begun + FLOW_WINDOW_S:
+            self._window_begun, self._window_bytes = now, 0
+        return max(min(most, config.max_ha_transfer_byte_in_second - self._window_bytes), 0)
+
+    def _transfer_later(self) -> None:
+        """Go on in the next window of the flow control."""
+        if self._window_over is None:
+            self._window_over = self._loop.call_at(self._window_begun + FLOW_WINDOW_S, self._next_window)
+
+    def _next_window(self) -> None:
+        self._window_over = None
+        self.transfer()
 
     async def _read_and_send(self) -> None:
         """Send the part of the log that may not be in memory, read on a thread."""
@@ -237,9 +265,15 @@ class HAConnection(asyncio.BufferedProtocol):
                     advice = "; start the slave with an empty store" if is_removed else ""
                     self.close(f"the log has no file with {self.next_offset}{advice}")
                     return
-                for begin in range(0, len(data), most):
+                begin = 0
+                while begin < len(data):
                     await self._can_write.wait()
-                    self._send(memoryview(data)[begin : begin + most])
+                    allowed = self._allowance(most)
+                    if not allowed:
+                        await asyncio.sleep(self._window_begun + FLOW_WINDOW_S - self._loop.time())
+                        continue
+                    self._send(memoryview(data)[begin : begin + allowed])
+                    begin += allowed
         finally:
             self._catch_up = None
         self.transfer()
@@ -250,6 +284,7 @@ class HAConnection(asyncio.BufferedProtocol):
             self._transport.write(piece)
             self.next_offset += len(piece)
             self._sent_bytes += len(piece)
+            self._window_bytes += len(piece)
 
     def _write_header(self, offset: int, size: int) -> None:
         if self._transport is not None:
@@ -287,4 +322,6 @@ class HAConnection(asyncio.BufferedProtocol):
     def _forget(self) -> None:
         self._transport = None
         self._can_write.set()
+        if self._window_over is not None:
+            self._window_over.cancel()
         self._owner.gone(self)

@@ -121,12 +121,14 @@ class GroupTransferService:
 
     Attributes:
         ack_offsets: returns the offset up to which each slave that counts has the log.
+        log_end: returns the offset after the last message of the master.
         slaves: returns a text with the numbers of slaves.
     """
 
     def __init__(self, config: MessageStoreConfig) -> None:
         self._config = config
         self.ack_offsets: Callable[[], Sequence[int]] = tuple
+        self.log_end: Callable[[], int] = int
         self.slaves: Callable[[], str] = str
         # By offset, and so by time too.
         self._waiting: deque[_Wait] = deque()
@@ -137,7 +139,7 @@ class GroupTransferService:
 
         As in RocketMQ, ``inSyncReplicas=1`` waits for no slave.
         """
-        if self._config.in_sync_replicas <= 1:
+        if self._needed() <= 0:
             on_acknowledged(ACKNOWLEDGED)
             return
         end = result.physical_offset + result.size
@@ -155,9 +157,22 @@ class GroupTransferService:
             waiting.popleft().on_acknowledged(ACKNOWLEDGED)
         self._set_timer()
 
+    def _needed(self) -> int:
+        """Return the number of slaves that must have a message (CommitLog.calcNeedAckNums).
+
+        With ``enableAutoInSyncReplicas`` a slave that lags or is gone is not waited for, from the next report or check
+        on, also by messages that wait already.
+        """
+        config = self._config
+        if not config.enable_auto_in_sync_replicas:
+            return config.in_sync_replicas - 1
+        least = self.log_end() - config.ha_max_gap_not_in_sync
+        in_sync = 1 + sum(offset >= 0 and offset > least for offset in self.ack_offsets())
+        return max(min(config.in_sync_replicas, in_sync), config.min_in_sync_replicas) - 1
+
     def _confirmed(self) -> int:
         """Return the CommitLog offset up to which enough slaves have the log."""
-        needed = self._config.in_sync_replicas - 1
+        needed = self._needed()
         if needed <= 0:
             return sys.maxsize
         offsets = sorted(self.ack_offsets(), reverse=True)
@@ -186,7 +201,7 @@ class GroupTransferService:
             return
         outcome = Acknowledgement(
             PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
-            f"the message was not on {config.in_sync_replicas - 1} slaves within {config.slave_timeout} ms "
+            f"the message was not on {self._needed()} slaves within {config.slave_timeout} ms "
             f"(inSyncReplicas, slaveTimeout); {self.slaves()}",
         )
         for on_acknowledged in late:
@@ -238,6 +253,7 @@ class HAService:
         self.connections: list[HAConnection] = []
         transfers.ack_offsets = self._ack_offsets
         transfers.slaves = self._describe
+        transfers.log_end = lambda: source.log_end
 
     async def start(self) -> None:
         """Listen for slaves.

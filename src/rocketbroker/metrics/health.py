@@ -103,6 +103,7 @@ class BrokerHealth:
             return Condition("replica", not self._client.problem, self._client.problem or "follows its master")
         if config.broker_role != "SYNC_MASTER" or config.in_sync_replicas <= 1:
             return Condition("replica", True, "none is demanded")
-        needed, found = config.in_sync_replicas - 1, self._service.runtime_info().in_sync_slave_nums
+        demanded = config.min_in_sync_replicas if config.enable_auto_in_sync_replicas else config.in_sync_replicas
+        needed, found = demanded - 1, self._service.runtime_info().in_sync_slave_nums
         reason = f"{found} slaves are in sync, and messages wait for {needed} (inSyncReplicas)"
         return Condition("replica", found >= needed, reason)

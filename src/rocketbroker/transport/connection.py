@@ -80,7 +80,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if limits.send_buffer:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer)
-        transport.set_write_buffer_limits(high=limits.write_high_water)
+            if limits.receive_buffer:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer)
+        high, low = limits.write_high_water, limits.write_low_water
+        transport.set_write_buffer_limits(high=high, low=min(low, high) if low else None)
         self.last_read = self._heard_at = self._progress.taken_at = self._loop.time()
 
     def secured(self, transport: asyncio.Transport) -> None:

@@ -26,8 +26,10 @@ class ConnectionLimits(NamedTuple):
         max_connections_cause: what sets their number, for the log.
         max_connections_per_address: connections of one address; 0 is as many as are free, unlimited for trusted peers.
         write_high_water: unsent answers above which a connection is not read.
+        write_low_water: unsent answers at which it is read again; 0 is a quarter of ``write_high_water``.
         max_idle_s: seconds without progress after which a connection is closed.
         send_buffer: kernel send buffer of a connection; 0 keeps the kernel's default.
+        receive_buffer: kernel receive buffer of a connection; 0 keeps the kernel's default.
         max_header_length: header of a frame.
         max_request_body_size: body of a request, unless its route takes large bodies.
         max_held_bytes: memory of all connections between events: incomplete frames, pending requests, unsent answers.
@@ -42,8 +44,10 @@ class ConnectionLimits(NamedTuple):
     max_connections_cause: str = "maxConnections"
     max_connections_per_address: int = 0
     write_high_water: int = WRITE_HIGH_WATER
+    write_low_water: int = 0
     max_idle_s: float = 120.0
     send_buffer: int = 0
+    receive_buffer: int = 0
     # A message's properties have at most 32,767 bytes, JSON writes up to six for each, and other fields add few.
     max_header_length: int = 256 * 1024
     max_request_body_size: int = 1024 * 1024

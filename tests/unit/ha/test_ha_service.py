@@ -15,6 +15,7 @@ from rocketbroker.codec.ha_frames import TRANSFER_HEADER
 from rocketbroker.common.config import MessageStoreConfig, TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.ha import ha_connection, ha_service
+from rocketbroker.ha.ha_connection import TransferSource
 from rocketbroker.ha.ha_service import GroupTransferService, SlaveGate
 from rocketbroker.store.commitlog.put_message import (
     ACKNOWLEDGED,
@@ -467,3 +468,71 @@ async def test_a_port_that_another_process_took_is_named(tmp_path: Path):
         await master.service.stop()
         master.close()
         await store.stop()
+
+
+@pytest.mark.parametrize(
+    ("acks", "settings", "acknowledged"),
+    [
+        ([], {}, True),
+        ([-1], {}, True),
+        ([900], {}, False),
+        ([1_000], {}, True),
+        ([899], {}, True),
+        ([1_000, 899], {"in_sync_replicas": 3}, True),
+        ([1_000, 900], {"in_sync_replicas": 3}, False),
+        ([], {"min_in_sync_replicas": 2}, False),
+        ([1_000], {"in_sync_replicas": 3, "min_in_sync_replicas": 2}, True),
+    ],
+    ids=str,
+)
+async def test_slaves_that_lag_or_are_gone_are_not_waited_for_where_their_number_adapts(
+    acks: list[int], settings: dict[str, int], acknowledged: bool
+):
+    config = {"in_sync_replicas": 2, "ha_max_gap_not_in_sync": 101, "slave_timeout": 600_000} | settings
+    transfers = service(acks, enable_auto_in_sync_replicas=True, **config)
+    transfers.log_end = lambda: 1_000
+    waiting = wait(transfers, 1_000)
+    transfers.reported()
+
+    assert waiting.done() is acknowledged
+
+
+async def test_messages_that_wait_are_acknowledged_when_their_slave_is_gone():
+    acks = [950]
+    transfers = service(acks, enable_auto_in_sync_replicas=True, in_sync_replicas=2, slave_timeout=600_000)
+    transfers.log_end = lambda: 1_000
+    waiting = wait(transfers, 1_000)
+    acks.clear()
+    transfers.reported()
+
+    assert waiting.result() == ACKNOWLEDGED
+
+
+@pytest.mark.parametrize("is_hot", [True, False])
+async def test_flow_control_limits_what_a_slave_gets_in_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hot: bool
+):
+    monkeypatch.setattr(ha_connection, "FLOW_WINDOW_S", 0.2)
+    monkeypatch.setattr(TransferSource, "is_hot", lambda *_: is_hot)
+    limits: dict[str, Any] = {
+        "ha_flow_control_enable": True,
+        "max_ha_transfer_byte_in_second": 300,
+        "ha_transfer_batch_size": 200,
+    }
+    async with ha_master(tmp_path, **limits) as master:
+        fill(master.store, "a", 5)
+        log, loop = log_bytes(master.store)[7:1007], asyncio.get_running_loop()
+        async with connected(master) as (reader, writer):
+            writer.write(pack(">q", 7))
+            got, begun = b"", loop.time()
+            sizes = []
+            while len(got) < len(log):
+                offset, data = await next_transfer(reader)
+                assert offset == 7 + len(got)
+                got += data
+                sizes += [len(data)] if data else []
+            took = loop.time() - begun
+
+    assert got[: len(log)] == log
+    assert sizes[:6] == [200, 100] * 3
+    assert took >= 3 * 0.2 - 0.05, "1,000 bytes are the fourth window"

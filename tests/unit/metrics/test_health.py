@@ -13,7 +13,7 @@ from rocketbroker.store.commitlog.put_message import Refusal, StandingRefusals
 class Broker:
     """The parts of a broker that its health depends on."""
 
-    def __init__(self, namesrv: str = "", role: Any = "ASYNC_MASTER", replicas: int = 1) -> None:
+    def __init__(self, namesrv: str = "", role: Any = "ASYNC_MASTER", replicas: int = 1, **settings: Any) -> None:
         self.refusals = StandingRefusals()
         self.registered: list[str] = []
         self.in_sync = 0
@@ -26,7 +26,7 @@ class Broker:
         client: Any = self.client
         self.health = BrokerHealth(
             BrokerConfig(namesrv_addr=namesrv),
-            MessageStoreConfig(broker_role=role, in_sync_replicas=replicas),
+            MessageStoreConfig(broker_role=role, in_sync_replicas=replicas, **settings),
             self.refusals,
             servers,
             service,
@@ -89,6 +89,13 @@ def test_a_sync_master_needs_its_slaves():
     broker.in_sync = 1
 
     assert broker.missing() == {}
+
+
+def test_a_sync_master_needs_fewer_slaves_where_their_number_adapts():
+    settings: dict[str, Any] = {"enable_auto_in_sync_replicas": True}
+    assert Broker(role="SYNC_MASTER", replicas=3, **settings).missing() == {}
+    broker = Broker(role="SYNC_MASTER", replicas=3, min_in_sync_replicas=2, **settings)
+    assert broker.missing() == {"replica": "0 slaves are in sync, and messages wait for 1 (inSyncReplicas)"}
 
 
 def test_a_slave_needs_its_master():

@@ -3,6 +3,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -391,7 +392,7 @@ async def test_connections_leave_the_store_its_descriptors(handlers: Handlers, c
 
 
 async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for(handlers: Handlers, monkeypatch):
-    limits = ConnectionLimits(send_buffer=20_000)
+    limits = ConnectionLimits(send_buffer=20_000, receive_buffer=30_000)
     transports = made_transports(monkeypatch)
     async with running(RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits)) as server:
         peer = await Peer.open(server.port)
@@ -401,6 +402,22 @@ async def test_what_the_kernel_holds_for_a_peer_is_bounded_where_it_is_asked_for
 
         # Linux doubles it, for its own bookkeeping.
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {20_000, 40_000}
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in {30_000, 60_000}
+        await peer.close()
+
+
+@pytest.mark.parametrize(("low", "set_to"), [(0, (2_000, 8_000)), (6_000, (6_000, 8_000)), (9_000, (8_000, 8_000))])
+async def test_the_low_water_mark_is_never_above_the_high_one(
+    handlers: Handlers, monkeypatch, low: int, set_to: tuple[int, int]
+):
+    limits = ConnectionLimits(write_high_water=8_000, write_low_water=low)
+    transports = made_transports(monkeypatch)
+    async with running(RemotingServer(handlers.routes(), host="127.0.0.1", limits=limits)) as server:
+        peer = await Peer.open(server.port)
+        assert (await peer.ask(frame(ECHO))).code == 0
+        transport: Any = transports[0]
+
+        assert transport.get_write_buffer_limits() == set_to
         await peer.close()
 
 

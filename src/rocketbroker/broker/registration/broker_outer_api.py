@@ -2,9 +2,17 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from rocketbroker.broker.registration.broker_registration import BrokerRegistration
-from rocketbroker.broker.registration.namesrv_link import MasterAddress, NamesrvLink, Registered, TopAddressing
+from rocketbroker.broker.registration.namesrv_link import (
+    MasterAddress,
+    NameLookup,
+    NamesrvLink,
+    Registered,
+    TopAddressing,
+)
 from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
 from rocketbroker.common.address_server_client import require_http
@@ -42,6 +50,7 @@ class BrokerOuterApi:
         self._registration = registration
         self._master = master
         self._top_addressing = TopAddressing(config)
+        self._name_lookup = NameLookup(config)
         self._tasks = TaskOwner("BrokerOuterApi")
         self._links: dict[str, NamesrvLink] = {}
         topic_configs.on_change(self.register_change)
@@ -52,6 +61,8 @@ class BrokerOuterApi:
 
     async def find_name_servers(self) -> list[str]:
         """Return the name servers that the settings name; for a part that starts before this one."""
+        if self._config.fetch_name_srv_addr_by_dns_lookup:
+            return await self._name_lookup.addresses()
         if self._config.namesrv_addr:
             return [address.strip() for address in self._config.namesrv_addr.split(";") if address.strip()]
         if self._config.fetch_namesrv_addr_by_address_server:
@@ -65,11 +76,13 @@ class BrokerOuterApi:
     async def start(self) -> None:
         """Register everywhere; return once every name server has answered or failed (logged), or after 3 s."""
         config = self._config
-        if config.namesrv_addr:
+        if config.namesrv_addr and config.fetch_name_srv_addr_by_dns_lookup:
+            self._tasks.forever(partial(self._poll, self._name_lookup.addresses), "name lookup")
+        elif config.namesrv_addr:
             await self.update_name_servers(config.namesrv_addr.split(";"))
         elif config.fetch_namesrv_addr_by_address_server:
             require_http("fetchNamesrvAddrByAddressServer=true")
-            self._tasks.forever(self._poll_address_server, "address server")
+            self._tasks.forever(partial(self._poll, self._top_addressing.fetch), "address server")
         else:
             log.warning("namesrvAddr is empty: clients cannot find this broker; set it to the name servers' addresses")
         await asyncio.wait([self._tasks.start(self.settled(), "first registration")], timeout=START_TIMEOUT_S)
@@ -118,9 +131,9 @@ class BrokerOuterApi:
             await asyncio.sleep(self._config.register_name_server_period / 1000)
             self.register_all()
 
-    async def _poll_address_server(self) -> None:
+    async def _poll(self, fetch: Callable[[], Awaitable[list[str] | None]]) -> None:
         while True:
-            addresses = await self._top_addressing.fetch()
+            addresses = await fetch()
             if addresses:
                 await self.update_name_servers(addresses)
             known = self._config.update_name_server_addr_period

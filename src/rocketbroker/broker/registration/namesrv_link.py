@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Iterable, Sized
 from typing import Final, NamedTuple
 
 from rocketbroker.broker.registration.broker_registration import BrokerRegistration
 from rocketbroker.broker.topic.topic_config_manager import TopicChange
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, KVTable
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Connection
@@ -54,6 +56,32 @@ class TopAddressing:
             return None
         self._failing = False
         return addresses
+
+
+class NameLookup:
+    """Addresses of the host names in ``namesrvAddr`` (BrokerOuterAPI.updateNameServerAddressListByDnsLookup)."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._failing: set[str] = set()
+
+    async def addresses(self) -> list[str]:
+        """Return every ``host:port`` that the DNS has for the names; log failures when they begin."""
+        found: dict[str, None] = {}
+        for address in filter(None, map(str.strip, self._config.namesrv_addr.split(";"))):
+            host, _, port = address.rpartition(":")
+            try:
+                infos = await asyncio.get_running_loop().getaddrinfo(
+                    host.strip("[]"), int(port), type=socket.SOCK_STREAM
+                )
+            except OSError as error:
+                if address not in self._failing:
+                    log.error("the name server %s cannot be looked up: %s; retrying", address, error)  # noqa: TRY400
+                self._failing.add(address)
+                continue
+            self._failing.discard(address)
+            found |= {join_address(*info[4][:2]): None for info in infos}
+        return list(found)
 
 
 class Master(NamedTuple):

@@ -270,7 +270,12 @@ class TimerMessageStore:
         # A message may arrive during the pause that is due before its end: it must not be later than one precision.
         idle_s = min(TICK_S, self.precision_ms / 1000)
         queue = self._queue()
-        if queue is None or self._delivery.waits_for_master or not await self._take_in(queue):
+        config = self._config
+        if queue is None or self._delivery.waits_for_master:
+            return idle_s
+        if not config.timer_stop_enqueue and not await self._take_in(queue):
+            return idle_s
+        if config.timer_stop_dequeue:
             return idle_s
         now = self._clock.time_ms()
         slot_ms, file = self._wheel.first_slot_ms, self._wheel.next_file

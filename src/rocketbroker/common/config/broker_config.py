@@ -370,6 +370,12 @@ class BrokerConfig(
         "Ask an address server over HTTP for the name servers when namesrvAddr is empty; needs the extra http.",
         Trait(important=True),
     )
+    fetch_name_srv_addr_by_dns_lookup: Flag = setting(
+        False,
+        "Register with every address that the DNS has for the host names of namesrvAddr, and look them up again every "
+        "updateNameServerAddrPeriod.",
+        Trait(important=True),
+    )
     rmq_address_server_domain: UrlHost = setting(
         "jmenv.tbsite.net",
         "Host of the address server, with :port unless the port is 8080.",
@@ -379,10 +385,12 @@ class BrokerConfig(
         "nsaddr", "Last part of the address server's path /rocketmq/<sub group>.", Trait(takes=URL_PATH_WORDS)
     )
     fetch_namesrv_addr_interval: Whole = setting(
-        10_000, "Interval at which the address server is asked while no name server is known.", millis(100, HOUR_MS)
+        10_000,
+        "Interval at which the address server or the DNS is asked while no name server is known.",
+        millis(100, HOUR_MS),
     )
     update_name_server_addr_period: Whole = setting(
-        120_000, "Interval at which the address server is asked again.", millis(1_000, HOUR_MS)
+        120_000, "Interval at which the address server or the DNS is asked again.", millis(1_000, HOUR_MS)
     )
     broker_name: Name = setting(
         local_name,

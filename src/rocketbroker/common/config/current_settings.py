@@ -7,9 +7,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rocketbroker.common.config import known_properties
+from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel, fields_by_name, problem, shown_text, text_of, trait_of
 from rocketbroker.common.config.hosts import local_address, local_name
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
 from rocketbroker.common.errors import ConfigError, shown
 
@@ -66,7 +68,8 @@ def apply_updates(models: Sequence[ConfigModel], updates: Mapping[str, str]) -> 
 
 
 def _check_hot(models: Sequence[ConfigModel], name: str) -> None:
-    if any(name in getattr(model, "config_black_list", "").split(";") for model in models):
+    listed = [config.config_black_list for config in models if isinstance(config, BrokerConfig | NamesrvConfig)]
+    if any(name in names.split(";") for names in listed):
         raise NotChangeableError(f"{name} cannot be changed at run time: configBlackList names it")
     hot = hot_names(models)
     if name in hot:

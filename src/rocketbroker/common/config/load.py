@@ -238,6 +238,12 @@ def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> Br
     """
     resolved = resolve((BrokerConfig, MessageStoreConfig, TransportConfig), entries)
     broker, store = resolved.model(BrokerConfig), resolved.model(MessageStoreConfig)
+    if store.enable_auto_in_sync_replicas and not broker.enable_slave_acting_master:
+        store = store.model_copy(update={"enable_auto_in_sync_replicas": False})
+        resolved.warnings.append(
+            "enableAutoInSyncReplicas=true has no effect without enableSlaveActingMaster=true, as in RocketMQ: sends "
+            "wait for inSyncReplicas"
+        )
     transport = resolved.model(TransportConfig)
     check_tls(transport)
     _check_id(broker, store, entries)

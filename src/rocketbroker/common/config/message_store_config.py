@@ -87,6 +87,22 @@ class HASettings(ConfigModel):
         "waits for no slave.",
         whole(1, 64, hot=True),
     )
+    enable_auto_in_sync_replicas: Flag = setting(
+        False,
+        "Wait for as many of inSyncReplicas as are in sync (haMaxGapNotInSync), but for minInSyncReplicas at least: a "
+        "dead slave then stops no send. Needs enableSlaveActingMaster=true, as in RocketMQ.",
+    )
+    min_in_sync_replicas: Whole = setting(
+        1,
+        "Brokers that must have a message if enableAutoInSyncReplicas=true, the master included.",
+        whole(1, 64, hot=True),
+    )
+    ha_flow_control_enable: Flag = setting(False, "Limit what a slave receives to maxHaTransferByteInSecond.", HOT)
+    max_ha_transfer_byte_in_second: Whole = setting(
+        104_857_600,
+        "Bytes of the log that a master sends each slave in a second if haFlowControlEnable=true.",
+        whole(1, 1 << 40, "bytes/s", hot=True),
+    )
     slave_timeout: Whole = setting(
         3_000,
         "Longest wait of a send for slaves (SYNC_MASTER); then it is answered FLUSH_SLAVE_TIMEOUT.",
@@ -349,6 +365,12 @@ class MessageStoreConfig(HASettings):
     )
     timer_wheel_enable: Flag = setting(
         True, "Accept timer messages, which are delivered at the time that they name.", HOT
+    )
+    timer_stop_enqueue: Flag = setting(
+        False, "Read no new timer messages; they are stored, and wait until this is false again.", HOT
+    )
+    timer_stop_dequeue: Flag = setting(
+        False, "Deliver no timer messages; those that are due wait until this is false again.", HOT
     )
     timer_precision_ms: TimerPrecision = setting(
         1_000,

@@ -131,6 +131,17 @@ class TransportConfig(TlsSettings):
         "request code. Held pulls do not count as slow. 0 logs none.",
         millis(0, 3_600_000, own=True),
     )
+    write_buffer_low_water_mark: Whole = setting(
+        0,
+        "Bytes of unread answers at which requests of a connection are read again; 0 means a quarter of "
+        "writeBufferHighWaterMark, and never more than that.",
+        size(0, 1 << 30),
+    )
+    server_socket_rcv_buf_size: Whole = setting(
+        0,
+        "Kernel receive buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_rmem).",
+        size(0, 1 << 30),
+    )
     server_socket_snd_buf_size: Whole = setting(
         0,
         "Kernel send buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_wmem).",

@@ -67,6 +67,7 @@ EXPECTED: Final = {
     "indexFileWriteEnable": "index files are written as long as messageIndexEnable=true; set that to false",
     "indexFileReadEnable": "queries by key read the index files; set messageIndexEnable=false to write none",
     "offsetCheckInSlave": "a slave leaves the check of a pull's offset to its master",
+    "timerCongestNumEachSlot": "any number of timer messages may be due at the same time",
     "haMaxTimeSlaveNotCatchup": "only haMaxGapNotInSync decides if a slave is in sync",
     "useDelayLevel": "timer messages of the 5.x SDKs are delivered at their time, not at a delay level",
     "sendLatencyEnable": "sends go to all brokers alike, whatever their latency",
@@ -84,7 +85,6 @@ EXPECTED: Final = {
     "maxDelayTime": "RocketMQ has dropped this name; write timerMaxDelaySec",
     "disableConsumeIfConsumerReadSlowly": "a group that is far behind keeps its permission to consume",
     "consumerFallbehindThreshold": "a group that is far behind keeps its permission to consume",
-    "haFlowControlEnable": "slaves receive as fast as they can",
     "enableShutdownGracefully": "clients notice a stop by their closed connections",
     "filterServerNums": "filter servers ended with RocketMQ 4.3; filter by SQL92 (enablePropertyFilter)",
 }
@@ -135,13 +135,13 @@ REASONS: Final = (
         "Netty, the JVM and outgoing connections",
         "There is no Netty and no JVM, and connections to name servers and other brokers are few and opened at need.",
         """
-        transferMsgByHeap serverPooledByteBufAllocatorEnable useEpollNativeSelector writeBufferLowWaterMark
-        serverSocketRcvBufSize connectTimeoutMillis channelNotActiveInterval isScanAvailableNameSrv scanAvailableNameSrv
+        transferMsgByHeap serverPooledByteBufAllocatorEnable useEpollNativeSelector
+        connectTimeoutMillis channelNotActiveInterval isScanAvailableNameSrv scanAvailableNameSrv
         clientChannelMaxIdleTimeSeconds clientSocketSndBufSize clientSocketRcvBufSize clientCloseSocketIfTimeout
         clientPooledByteBufAllocatorEnable enableReconnectForGoAway enableTransparentRetry grpcBossLoopNum
         rocketmqHome shutdownWaitTimeSeconds
         grpcWorkerLoopNum enableGrpcEpoll enablePrintJstack printJstackInMillis printThreadPoolStatusInMillis
-        sendHeartbeatTimeoutMillis forwardTimeout compatibleWithOldNameSrv fetchNameSrvAddrByDnsLookup
+        sendHeartbeatTimeoutMillis forwardTimeout compatibleWithOldNameSrv
         """,
     ),
     _reason(
@@ -179,8 +179,7 @@ REASONS: Final = (
         """
         mappedFileSizeTimerLog timerWarmEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
         timerProgressLogIntervalMs timerCheckMetricsWhen timerEnableCheckMetrics timerMetricSmallThreshold
-        timerSkipUnknownError timerEnableRetryUntilSuccess appendTopicForTimerDeleteKey timerStopEnqueue
-        timerStopDequeue timerCongestNumEachSlot
+        timerSkipUnknownError timerEnableRetryUntilSuccess appendTopicForTimerDeleteKey
         """,
     ),
     _reason(
@@ -221,7 +220,7 @@ REASONS: Final = (
         syncControllerMetadataPeriod controllerHeartBeatTimeoutMills brokerElectionPriority allAckInSyncStateSet
         asyncLearner syncFromLastFile maxChecksumRange readUnCommitted enableBatchPush dLegerGroup dLegerPeers
         dLegerSelfId preferredLeaderId storePathDLedgerCommitLog storePathEpochFile storePathBrokerIdentity
-        totalReplicas minInSyncReplicas enableAutoInSyncReplicas syncMasterFlushOffsetWhenStartup
+        totalReplicas syncMasterFlushOffsetWhenStartup
         jraftConfig controllerType controllerThreadPoolNums controllerRequestThreadPoolQueueCapacity
         controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId mappedFileSize controllerStorePath
         electMasterMaxRetryCount enableElectUncleanMaster notifyBrokerRoleChanged scanInactiveMasterInterval
@@ -234,7 +233,7 @@ REASONS: Final = (
         "Slaves fetch whole tables, versions count every change, and members of a group learn of changes at once.",
         """
         consumerOffsetUpdateVersionStep delayOffsetUpdateVersionStep enableSplitMetadata splitMetadataSize
-        subscriptionExpiredTimeout realTimeNotifyConsumerChange maxHaTransferByteInSecond enableBroadcastOffsetStore
+        subscriptionExpiredTimeout realTimeNotifyConsumerChange enableBroadcastOffsetStore
         broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond
         """,
     ),

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import sys
 import zlib
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from tests.support.fake_namesrv import FakeNamesrv
 from tests.support.fakes import FakeClock
 from tests.support.ports import free_ports
 from tests.support.running import running
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -170,6 +172,37 @@ async def test_an_address_server_without_its_extra_is_refused_at_the_start(tmp_p
     finally:
         await broker.api.stop()
         await broker.client.stop()
+
+
+async def test_name_servers_are_the_addresses_that_the_dns_has(tmp_path, namesrv, other_namesrv, monkeypatch, caplog):
+    known, lookup = {"namesrv.test": [namesrv.address]}, socket.getaddrinfo
+
+    def look_up(host, port, *rest, **further):
+        if not str(host).endswith(".test"):
+            return lookup(host, port, *rest, **further)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        pairs = (address.rsplit(":", 1) for address in known[host])
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, int(number))) for ip, number in pairs]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    settings = {
+        "namesrv_addr": "namesrv.test:9876;gone.test:9876",
+        "fetch_name_srv_addr_by_dns_lookup": True,
+        "update_name_server_addr_period": 1000,
+        "fetch_namesrv_addr_interval": 100,
+    }
+    async with registering(tmp_path, **settings) as broker, asyncio.timeout(60):
+        await until(lambda: namesrv.registrations)
+        assert await broker.api.find_name_servers() == [namesrv.address]
+        known["namesrv.test"] = [other_namesrv.address]
+        await until(lambda: broker.api.name_servers() == [other_namesrv.address])
+        known.clear()
+        await broker.api._name_lookup.addresses()
+        await until(lambda: other_namesrv.registrations)
+        assert broker.api.name_servers() == [other_namesrv.address], "a failed lookup changes nothing"
+    failed = [record.message for record in caplog.records if "cannot be looked up" in record.message]
+    assert len(failed) == len(set(failed)) == 2
 
 
 async def test_address_server(tmp_path, namesrv, other_namesrv):

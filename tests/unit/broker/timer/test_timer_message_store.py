@@ -7,6 +7,7 @@ from rocketbroker.broker.timer.timer_message_store import LOAD_AHEAD_MS
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.common import open_files
+from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.lifecycle import TICK_S
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner, PutMessageResult, PutMessageStatus
 from tests.support.golden_store import records
@@ -448,3 +449,30 @@ async def test_rates_are_reported_as_they_were_measured(again, clock):
     assert rates.taken_in > rates.delivered > 0
     assert info["timerEnqueueTps"] == f"{rates.taken_in:.1f}"
     assert info["timerDequeueTps"] == f"{rates.delivered:.1f}"
+
+
+async def test_nothing_is_delivered_while_that_is_stopped(timer, clock):
+    timer.put(b"a", TIMER_DELAY_MS=1_000)
+    apply_updates([timer.config], {"timerStopDequeue": "true"})
+    clock.advance(10)
+    await timer.run()
+    assert timer.bodies() == []
+    apply_updates([timer.config], {"timerStopDequeue": "false"})
+
+    await timer.run()
+    assert timer.bodies() == [b"a"]
+
+
+async def test_messages_stored_while_none_are_read_are_delivered_late_but_once(timer, again, clock):
+    timer.put(b"before", TIMER_DELAY_MS=5_000)
+    await timer.run()
+    apply_updates([timer.config], {"timerStopEnqueue": "true"})
+    timer.put(b"late", TIMER_DELAY_MS=1_000)
+    clock.advance(10)
+    await timer.run()
+    assert timer.bodies() == [b"before"]
+    await timer.service.write()
+
+    timer = await again()
+    await timer.run()
+    assert timer.bodies() == [b"before", b"late"]

@@ -212,3 +212,15 @@ def test_addresses_are_registered_that_are_listened_on(conf, address: str):
 def test_the_hosts_address_is_registered_if_all_are_listened_on(conf, address: str):
     broker = load_broker_settings(conf(f"bindAddress={address}")).broker
     assert (broker.broker_ip1, broker.broker_ip2) == (local_address(), local_address())
+
+
+def test_replicas_adapt_only_where_a_slave_may_act_as_master(conf):
+    text = "brokerRole=SYNC_MASTER\ninSyncReplicas=2\nenableAutoInSyncReplicas=true\n"
+    settings = load(conf(text))
+    assert settings.store.enable_auto_in_sync_replicas is False
+    (warning,) = settings.warnings
+    assert "without enableSlaveActingMaster=true" in warning
+
+    settings = load(conf(text + "enableSlaveActingMaster=true\n"))
+    assert settings.store.enable_auto_in_sync_replicas is True
+    assert settings.warnings == ()
