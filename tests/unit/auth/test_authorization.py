@@ -128,6 +128,7 @@ def test_ten_thousand_entries_are_looked_up_not_searched():
     names = [f"orders-{number:05}" for number in range(10_000)]
     held = rules(*(entry(f"Topic:{name}{'*' if name[-1] == '0' else ''}", [Action.PUB]) for name in names))
     keys = 0
+    (custom, _) = held._indexes["joe"]
 
     class Counted(dict):
         def get(self, key, default=None):
@@ -136,7 +137,6 @@ def test_ten_thousand_entries_are_looked_up_not_searched():
             return super().get(key, default)
 
     assert is_allowed(held, Resource.topic(names[0]), Action.PUB)
-    (custom, _) = held._indexes["joe"]
     custom._rules = Counted(custom._rules)
     assert is_allowed(held, Resource.topic(names[5001]), Action.PUB)
     assert not is_allowed(held, Resource.topic("stranger"), Action.PUB)
@@ -158,6 +158,17 @@ def test_new_rules_do_not_know_the_decisions_of_the_old_ones():
     assert is_allowed(old, Resource.topic("T"), Action.PUB)
     new = rules(entry("Topic:T", [Action.PUB], Decision.DENY))
     assert not is_allowed(new, Resource.topic("T"), Action.PUB)
+
+
+def test_only_policies_that_changed_are_read_once_more():
+    joe, bob = Acl("joe", (entry("Topic:T", [Action.PUB]),)), Acl("bob", (entry("Topic:T", [Action.PUB]),))
+    old = AccessRules(acls={"joe": joe, "bob": bob})
+    new = AccessRules(acls={"joe": Acl("joe"), "bob": bob}, older=old)
+
+    assert new._indexes["bob"] is old._indexes["bob"]
+    assert not is_allowed(new, Resource.topic("T"), Action.PUB)
+    assert (old.version, new.version, AccessRules(older=new).version) == (0, 1, 2)
+    assert not is_allowed(AccessRules(older=old), Resource.topic("T"), Action.PUB)
 
 
 def test_a_super_user_needs_no_policy():

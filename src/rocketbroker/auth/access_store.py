@@ -1,0 +1,438 @@
+"""Table of users and policies, on disk before a change is answered (LocalAuthenticationMetadataProvider and others).
+
+    accessControl.json := {"dataVersion": ..., "keyId": ..., "policies": {name: AclInfo}, "users": {name: StoredUser}}
+
+A change makes a new state from the newest one. The state is written, then published: no decision follows a policy that
+a crash could take back. Changes that come during a write share the next one. If a write fails, the states made since
+are dropped, their changes are answered with the reason, and what was published stays in force. Since a failed write may
+have reached the disk all the same, the published state is then written until that succeeds.
+
+A table has a version, and a copy replaces the own table only if its version is higher. Versions are compared by the
+time of the last change, which never goes back within a table, then by the number of changes. So a master that restarts
+with an old table follows the one that took over and was changed since, in whatever order they start. A change that no
+slave had copied when its master was lost is lost, as in any other table."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.errors import AuthError, AuthValueError
+from rocketbroker.auth.policies import Acl, PolicyType, Resource, parse_acl
+from rocketbroker.auth.private_files import check_private, write_private
+from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.users import User, check_name, new_user, updated_user
+from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
+from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion, RemotingSerializable
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import CodecError, ConfigError
+from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.lifecycle import TaskOwner, stop_all
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "accessControl.json"
+#: Seconds before the published state is written again after a failed write.
+RETRY_S: Final = 5.0
+MAX_USERS: Final = 10_000
+#: Entries of all users.
+MAX_ALL_ENTRIES: Final = 100_000
+
+
+class StoredUser(RemotingSerializable):
+    """User in the table; ``secret`` is sealed."""
+
+    secret: str
+    user_type: str
+    user_status: str
+
+    def __repr__(self) -> str:
+        """Hide even the sealed secret."""
+        return f"StoredUser({self.user_type!r}, {self.user_status!r})"
+
+
+class AccessTable(RemotingSerializable):
+    """Content of the file, and of a copy for a slave."""
+
+    key_id: str
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    users: dict[str, StoredUser] = msgspec.field(default_factory=dict)
+    policies: dict[str, AclInfo] = msgspec.field(default_factory=dict)
+
+
+class _State(NamedTuple):
+    users: Mapping[str, User]
+    acls: Mapping[str, Acl]
+    version: DataVersion
+
+    def with_user(self, user: User) -> "_State":
+        return self._replace(users={**self.users, user.name: user})
+
+    def with_acl(self, acl: Acl) -> "_State":
+        if len(acl):
+            return self._replace(acls={**self.acls, acl.username: acl})
+        return self._replace(acls={name: held for name, held in self.acls.items() if name != acl.username})
+
+
+_Edit: TypeAlias = Callable[[_State], _State]
+_Written: TypeAlias = asyncio.Future[str]
+
+
+class AccessStore:
+    """Users and policies of a server. All methods but ``load`` run on the event loop.
+
+    Args:
+        path: the file; its folder is created by the first write.
+        seal: seals the secrets in it.
+        clock: source of the times of versions.
+        file_system: the disk.
+    """
+
+    def __init__(self, path: Path, seal: SecretSeal, clock: Clock, file_system: FileSystem = LOCAL) -> None:
+        self.path = path
+        self._seal = seal
+        self._clock = clock
+        self._file_system = file_system
+        #: Users and policies in force.
+        self.rules = AccessRules()
+        self._published = self._newest = _State({}, {}, DataVersion())
+        self._listeners: list[Callable[[AccessRules], None]] = []
+        # Results of the write under way and of the next one, if any: the reason of a failure, else "".
+        self._writing: _Written | None = None
+        self._pending: _Written | None = None
+        # True after a failed write, which may have left a state on disk that was never published.
+        self._is_unsure = False
+        self._wake = asyncio.Event()
+        self._tasks = TaskOwner("AccessStore")
+        self._executor: ThreadPoolExecutor | None = None
+
+    def load(self) -> bool:
+        """Read the file (blocks); return false if there is none.
+
+        Raises:
+            ConfigError: It cannot be read, is damaged, readable by others, or sealed by another key. A server must not
+                start then: without the table, nobody or everybody would have access.
+        """
+        try:
+            check_private(self.path)
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be read: {error.strerror}") from error
+        try:
+            state = state_of(AccessTable.decode(data), self._seal)
+        except (CodecError, AuthValueError) as error:
+            raise ConfigError(
+                f"{self.path} is damaged: {error}; restore it from a backup, or remove it and create users again"
+            ) from error
+        self._published = self._newest = state
+        self.rules = AccessRules(state.users, state.acls, self.rules)
+        return True
+
+    def on_change(self, listener: Callable[[AccessRules], None]) -> None:
+        """Call ``listener`` with new rules once they are on disk, before the change is answered."""
+        self._listeners.append(listener)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Version of the table in force."""
+        return self._published.version.copy()
+
+    async def start(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "AccessStore")
+        self._tasks.forever(self._run, "run")
+
+    async def stop(self) -> None:
+        """Write what is pending, then end the thread."""
+        await stop_all(self._drain, self._tasks.stop, self._end)
+
+    async def _drain(self) -> None:
+        while self._executor is not None and (waiting := self._pending or self._writing) is not None:
+            await asyncio.wait([waiting])
+
+    def _end(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
+        for waiting in (self._writing, self._pending):
+            _settle(waiting, f"{self.path.name} could not be written before the server stopped")
+        self._writing = self._pending = None
+
+    # Requests
+
+    async def create_user(self, info: UserInfo) -> None:
+        """Add a user.
+
+        Raises:
+            AuthValueError: A field is not valid, there is such a user, or there are too many.
+            AuthError: The table cannot be written.
+        """
+        user = new_user(info)
+
+        def edit(state: _State) -> _State:
+            if user.name in state.users:
+                raise AuthValueError(f"The user is existed: {user.name}; change it by updateUser")
+            return state.with_user(user)
+
+        await self._change(edit)
+
+    async def update_user(self, info: UserInfo) -> None:
+        """Change the fields of a user that ``info`` has.
+
+        Raises:
+            AuthValueError: A field is not valid, or there is no such user.
+            AuthError: The table cannot be written.
+        """
+        name = check_name(info.username)
+
+        def edit(state: _State) -> _State:
+            if name not in state.users:
+                raise AuthValueError(f"The user is not exist: {name}; create it by createUser")
+            return state.with_user(updated_user(state.users[name], info))
+
+        await self._change(edit)
+
+    async def delete_user(self, name: str | None) -> None:
+        """Remove a user and its policies; an unknown one is no error, as in Apache's broker.
+
+        Raises:
+            AuthValueError: The name is not valid.
+            AuthError: The table cannot be written.
+        """
+        name = check_name(name)
+
+        def edit(state: _State) -> _State:
+            if name not in state.users and name not in state.acls:
+                return state
+            users = {other: user for other, user in state.users.items() if other != name}
+            return state._replace(users=users).with_acl(Acl(name))
+
+        await self._change(edit)
+
+    async def merge_acl(self, acl: Acl) -> None:
+        """Add policies of a user; an entry replaces the one for the same resource (codes 3006 and 3007).
+
+        Raises:
+            AuthValueError: There is no such user, or there are too many entries.
+            AuthError: The table cannot be written.
+        """
+
+        def edit(state: _State) -> _State:
+            if acl.username not in state.users:
+                raise AuthValueError(f"The subject of {acl.subject} is not exist; create the user by createUser")
+            return state.with_acl(state.acls.get(acl.username, Acl(acl.username)).merged(acl))
+
+        await self._change(edit)
+
+    async def delete_acl(self, name: str, kind: PolicyType, resource: Resource | None) -> None:
+        """Remove one entry of a user, or all its policies if ``resource`` is ``None``.
+
+        Raises:
+            AuthValueError: There is no such user, or it has no policies.
+            AuthError: The table cannot be written.
+        """
+
+        def edit(state: _State) -> _State:
+            if name not in state.users:
+                raise AuthValueError(f"The subject is not exist: User:{name}")
+            if name not in state.acls:
+                raise AuthValueError(f"The acl is not exist: User:{name} has no policies")
+            return state.with_acl(Acl(name) if resource is None else state.acls[name].without(kind, resource))
+
+        await self._change(edit)
+
+    async def add_missing(self, users: Iterable[User], acls: Iterable[Acl] = ()) -> list[str]:
+        """Add users that are not there, with their policies; return their names.
+
+        For the users that settings name, and for a migration: a user that exists is left as it is.
+
+        Raises:
+            AuthError: The table cannot be written.
+        """
+        given, policies = list(users), {acl.username: acl for acl in acls}
+        added: list[str] = []
+
+        def edit(state: _State) -> _State:
+            added[:] = [user.name for user in given if user.name not in state.users]
+            for user in given:
+                if user.name in added:
+                    state = state.with_user(user).with_acl(policies.get(user.name, Acl(user.name)))
+            return state
+
+        await self._change(edit)
+        return added
+
+    # Copies
+
+    async def copy(self, seal: SecretSeal) -> AccessTable:
+        """Return the table in force for another server, with its secrets sealed by ``seal``."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, _table_of, self._published, seal)
+
+    async def take_copy(self, table: AccessTable, seal: SecretSeal) -> bool:
+        """Replace the table by another server's if that is newer; return false if it is not.
+
+        Args:
+            table: what ``copy`` of the other server returned.
+            seal: the seal of the copy.
+
+        Raises:
+            CodecError: A secret was sealed by another key, or an entry is not valid.
+            AuthError: The table cannot be written.
+        """
+        # Checked before the secrets are opened, which costs more.
+        if not _is_newer(table.data_version, self._newest.version):
+            return False
+        copied = await asyncio.get_running_loop().run_in_executor(self._executor, state_of, table, seal)
+        taken = False
+
+        def edit(state: _State) -> _State:
+            nonlocal taken
+            taken = _is_newer(copied.version, state.version)
+            return copied if taken else state
+
+        await self._change(edit, raises_version=False)
+        return taken
+
+    # Writes
+
+    async def _change(self, edit: _Edit, *, raises_version: bool = True) -> None:
+        """Make a new state and wait until it is published.
+
+        Raises:
+            AuthError: ``edit`` rejects the change, or the write failed.
+        """
+        if self._executor is None:
+            raise AuthError("the table of users is not open for changes; try again")
+        before = self._newest
+        state = edit(before)
+        if state is not before:
+            _check_size(state)
+            if raises_version:
+                version = before.version.copy()
+                version.next_version(max(self._clock.time_ms(), version.timestamp + 1))
+                state = state._replace(version=version)
+            self._newest = state
+            if self._pending is None:
+                self._pending = asyncio.get_running_loop().create_future()
+            self._wake.set()
+        # Even a change that finds its work done waits for the write of the one that did it.
+        waiting = self._pending or self._writing
+        if waiting is not None and (reason := await asyncio.shield(waiting)):
+            raise AuthError(reason)
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if self._is_unsure else None):
+                    await self._wake.wait()
+            self._wake.clear()
+            while self._newest is not self._published:
+                await self._write_newest()
+            if self._is_unsure:
+                await self._write_newest()
+
+    async def _write_newest(self) -> None:
+        state, self._writing, self._pending = self._newest, self._pending, None
+        loop = asyncio.get_running_loop()
+        try:
+            rules = await loop.run_in_executor(self._executor, self._write, state)
+        except Exception as error:
+            cause = error.strerror if isinstance(error, OSError) else repr(error)
+            if not self._is_unsure:
+                unforeseen = None if isinstance(error, OSError) else error
+                log.error(  # noqa: TRY400 - a full disk needs no traceback
+                    "%s cannot be written: %s; changes are rejected", self.path, cause, exc_info=unforeseen
+                )
+            self._is_unsure = True
+            # States made meanwhile contain the change that failed.
+            self._newest = self._published
+            for waiting in (self._writing, self._pending):
+                _settle(waiting, f"{self.path.name} cannot be written: {cause}; nothing was changed")
+            self._writing = self._pending = None
+            return
+        if self._is_unsure:
+            log.warning("%s is written again", self.path)
+        self._is_unsure = False
+        try:
+            if state is not self._published:
+                self._published, self.rules = state, rules
+                for listener in self._listeners:
+                    listener(rules)
+        finally:
+            _settle(self._writing, "")
+            self._writing = None
+
+    def _write(self, state: _State) -> AccessRules:
+        """Write a state on the thread; return its rules, which are made there as well."""
+        write_private(self.path, _encoded(_table_of(state, self._seal)), self._file_system)
+        return AccessRules(state.users, state.acls, self.rules)
+
+
+def _settle(waiting: _Written | None, reason: str) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(reason)
+
+
+def _check_size(state: _State) -> None:
+    if len(state.users) > MAX_USERS:
+        raise AuthValueError(f"{len(state.users):,} users exceed the limit of {MAX_USERS:,}; delete some")
+    entries = sum(map(len, state.acls.values()))
+    if entries > MAX_ALL_ENTRIES:
+        raise AuthValueError(
+            f"{entries:,} entries of all users exceed the limit of {MAX_ALL_ENTRIES:,}; replace some by prefixes"
+        )
+
+
+def _is_newer(one: DataVersion, other: DataVersion) -> bool:
+    return (one.timestamp, one.counter) > (other.timestamp, other.counter)
+
+
+def _encoded(table: AccessTable) -> bytes:
+    # Fields in order, so that two tables can be compared; written by C, as a table may have 100,000 entries.
+    return msgspec.json.format(msgspec.json.encode(table, order="sorted"), indent=2)
+
+
+def _table_of(state: _State, seal: SecretSeal) -> AccessTable:
+    return AccessTable(
+        seal.key_id,
+        state.version.copy(),
+        {
+            name: StoredUser(seal.seal(name, user.secret), user.type.word, user.status.word)
+            for name, user in state.users.items()
+        },
+        {name: acl.info() for name, acl in state.acls.items()},
+    )
+
+
+def state_of(table: AccessTable, seal: SecretSeal) -> _State:
+    """Return the users and policies of a table.
+
+    Raises:
+        CodecError: It was sealed by another key, or an entry is not valid.
+    """
+    if table.users and table.key_id != seal.key_id:
+        raise CodecError(
+            f"its secrets were sealed by the key {table.key_id[:16]!r}, and the key file has {seal.key_id!r}; use the "
+            "key file that belongs to it"
+        )
+    try:
+        users = {
+            name: new_user(UserInfo(name, seal.open(name, user.secret), user.user_type, user.user_status))
+            for name, user in table.users.items()
+        }
+        acls = {name: parse_acl(f"User:{name}", info) for name, info in table.policies.items()}
+        for name in acls:
+            if name not in users:
+                raise CodecError(f"policies of User:{name}: there is no such user")
+        state = _State(users, acls, table.data_version.copy())
+        _check_size(state)
+    except AuthValueError as error:
+        raise CodecError(str(error)) from error
+    return state
