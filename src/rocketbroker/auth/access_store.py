@@ -10,7 +10,8 @@ have reached the disk all the same, the published state is then written until th
 A table has a version, and a copy replaces the own table only if its version is higher. Versions are compared by the
 time of the last change, which never goes back within a table, then by the number of changes. So a master that restarts
 with an old table follows the one that took over and was changed since, in whatever order they start. A change that no
-slave had copied when its master was lost is lost, as in any other table."""
+slave had copied when its master was lost is lost, as in any other table.
+"""
 
 import asyncio
 import contextlib

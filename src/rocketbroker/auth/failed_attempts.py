@@ -1,0 +1,78 @@
+"""Slow-down of peers whose credentials fail, by address.
+
+Each failure of an address adds one to its debt, and each second takes one away. Up to ``_FREE`` the answer goes out at
+once, so that a client with a wrong secret learns so. Beyond that it waits, twice as long with each failure, up to
+``MAX_DELAY_S``; the connection is not read meanwhile.
+
+The credentials of every request are checked at once, whatever the debt. A client with the right secret is not slowed
+down by another one behind the same address, and a check costs some microseconds, so there is nothing to gain by
+flooding.
+
+A success does not clear the debt: with an account of one's own, guessing another's secret would cost nothing.
+
+Memory is bounded: beyond ``MAX_ADDRESSES`` the address that failed longest ago is forgotten. IPv6 addresses count by
+network of 64 bits, since a host has as many addresses as it wants in one.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from rocketbroker.auth.authorization import source_of
+from rocketbroker.common.clock import Clock
+
+MAX_ADDRESSES: Final = 10_000
+MAX_DELAY_S: Final = 5.0
+_FREE: Final = 5
+_FIRST_DELAY_S: Final = 0.05
+
+
+class FailedAttempts:
+    """Debts of addresses, and counts for metrics.
+
+    Args:
+        clock: its monotonic time counts.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Debt and the time it was counted at, the latest failure last.
+        self._debts: OrderedDict[object, tuple[float, float]] = OrderedDict()
+        #: Failures since the start.
+        self.failures = 0
+        #: Those whose answer was delayed.
+        self.delayed = 0
+
+    def __len__(self) -> int:
+        """Return the number of addresses that are remembered."""
+        return len(self._debts)
+
+    def failed(self, address: str) -> float:
+        """Count a failure; return the seconds to wait before it is answered.
+
+        Args:
+            address: IP address of the peer, without port.
+        """
+        self.failures += 1
+        key, now = _key_of(address), self._clock.monotonic()
+        debt, since = self._debts.pop(key, (0.0, now))
+        debt = max(debt - (now - since), 0.0) + 1
+        # The delay does not grow any more beyond this debt, and a guesser should not be locked out for hours.
+        debt = min(debt, _MAX_DEBT)
+        self._debts[key] = debt, now
+        if len(self._debts) > MAX_ADDRESSES:
+            self._debts.popitem(last=False)
+        if debt <= _FREE:
+            return 0.0
+        self.delayed += 1
+        return min(_FIRST_DELAY_S * 2 ** (debt - _FREE - 1), MAX_DELAY_S)
+
+
+#: Debt at which the delay is the longest, and half a minute more.
+_MAX_DEBT: Final = float(_FREE + 8 + 30)
+
+
+def _key_of(address: str) -> object:
+    source = source_of(address)
+    if source is None:
+        return ""
+    return source if source.version == 4 else source.number >> 64
