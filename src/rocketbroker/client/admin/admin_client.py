@@ -6,6 +6,7 @@ import msgspec
 
 from rocketbroker.client.admin.admin_connection import address_in, addresses_of
 from rocketbroker.client.admin.cluster_admin import ClusterAdmin
+from rocketbroker.client.admin.message_admin import MessageAdmin
 from rocketbroker.client.admin.table_admin import TableAdmin
 from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.client.core.message import check_group
@@ -36,7 +37,7 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 _NO_END = 2**63 - 1
 
 
-class AdminClient(ClusterAdmin, TableAdmin):
+class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin):
     """Admin client of name servers and brokers.
 
     Every method may raise NameServerError, RemotingError and BrokerResponseError.
@@ -93,22 +94,29 @@ class AdminClient(ClusterAdmin, TableAdmin):
         """Return the clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""
         return (await self.examine_consumers(group))[0]
 
-    async def examine_consumers(self, group: str) -> tuple[ConsumerConnection, str]:
+    async def examine_consumers(self, group: str, address: str | None = None) -> tuple[ConsumerConnection, str]:
         """Return the clients of a group, and the conflict of their subscriptions, which Apache's broker does not name.
+
+        Args:
+            group: the group.
+            address: address of the broker to ask; by default one that the group consumes from.
 
         Raises:
             BrokerResponseError: CONSUMER_NOT_ONLINE; the group has no clients.
         """
-        answer = await self._ask_first(
-            group, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(group)
-        )
+        header = GetConsumerConnectionListRequestHeader(group)
+        if address is None:
+            answer = await self._ask_first(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        else:
+            answer = await self._ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(answer.body), answer.remark or ""
 
-    async def get_consumer_running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
-        """Return the state that a client of a group reports."""
-        answer = await self._ask_first(
-            group, RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader(group, client_id)
-        )
+    async def get_consumer_running_info(
+        self, group: str, client_id: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """Return the state that a client of a group reports; ``jstack``: with the stacks of its threads."""
+        header = GetConsumerRunningInfoRequestHeader(group, client_id, jstack)
+        answer = await self._ask_first(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return ConsumerRunningInfo.decode(answer.body)
 
     async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
@@ -168,8 +176,13 @@ class AdminClient(ClusterAdmin, TableAdmin):
         answer = await self._ask(address_in(offset_msg_id), RequestCode.VIEW_MESSAGE_BY_ID, header)
         return decode_messages(answer.body)[0]
 
-    async def find_message(self, topic: str, msg_id: str) -> MessageExt:
+    async def find_message(self, topic: str, msg_id: str, route_topic: str | None = None) -> MessageExt:
         """Return the message with an id of either kind: an offset message id or a unique id (which look alike).
+
+        Args:
+            topic: the topic.
+            msg_id: the id.
+            route_topic: topic or cluster whose route to use, for an LMQ.
 
         Raises:
             ClientError: no such message.
@@ -180,12 +193,12 @@ class AdminClient(ClusterAdmin, TableAdmin):
             address = None
         if address is not None and await self.broker_names_at(address):
             return await self.view_message(msg_id, topic)
-        found = await self.query_message(topic, msg_id, index_type="U")
+        found = await self.query_message(topic, msg_id, index_type="U", route_topic=route_topic)
         if not found:
             raise ClientError(f"topic {topic} has no message with this id")
         return found[0]
 
-    async def query_message(
+    async def query_message(  # noqa: PLR0913 - the fields of the request
         self,
         topic: str,
         key: str,
@@ -194,13 +207,26 @@ class AdminClient(ClusterAdmin, TableAdmin):
         max_num: int = 32,
         begin_ms: int = 0,
         end_ms: int = _NO_END,
+        last_key: str | None = None,
+        route_topic: str | None = None,
     ) -> list[MessageExt]:
-        """Return the messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time."""
-        route = await self.examine_topic_route_info(topic)
+        """Return the messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time.
+
+        Args:
+            topic: the topic.
+            key: key, unique id or tag.
+            index_type: what the key is. Only a broker of Apache RocketMQ with an index in RocksDB finds tags.
+            max_num: at most so many messages of each broker, which has a limit of its own (defaultQueryMaxNum).
+            begin_ms: earliest store time in ms.
+            end_ms: latest store time in ms.
+            last_key: index key to continue after, for an index in RocksDB.
+            route_topic: topic or cluster whose route to use, for an LMQ.
+        """
+        route = await self.examine_topic_route_info(route_topic or topic)
         found: list[MessageExt] = []
         for address in addresses_of(route.broker_datas):
             header = QueryMessageRequestHeader(
-                topic, key, max_num, begin_ms, end_ms, index_type, unique_key_query=index_type == "U"
+                topic, key, max_num, begin_ms, end_ms, index_type, last_key, unique_key_query=index_type == "U"
             )
             answer = await self._invoke(address, client_request(RequestCode.QUERY_MESSAGE, header))
             if answer.code != ResponseCode.QUERY_NOT_FOUND:

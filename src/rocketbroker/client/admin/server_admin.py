@@ -176,6 +176,10 @@ class ServerAdmin(AdminConnection):
         answer = await self._ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
         return QueryConsumeQueueResponseBody.decode(answer.body)
 
+    async def export_pop_records(self, address: str) -> None:
+        """Let a broker write its pop records from RocksDB to the log (POP_ROLLBACK); one without RocksDB has none."""
+        await self._ask(address, RequestCode.POP_ROLLBACK)
+
     # -- tables that slaves copy
 
     async def get_all_consumer_offset(self, address: str) -> ConsumerOffsetSerializeWrapper:

@@ -17,7 +17,14 @@ from rocketbroker.client.core.client_remoting_processor import (
     reply_topic,
 )
 from rocketbroker.client.core.errors import InvalidMessageError, RequestTimeoutError
-from rocketbroker.client.core.message import MAX_MESSAGE_SIZE, Message, SendMessageHook, SendResult, check_message
+from rocketbroker.client.core.message import (
+    MAX_MESSAGE_SIZE,
+    Message,
+    SendMessageHook,
+    SendResult,
+    check_group,
+    check_message,
+)
 from rocketbroker.client.core.options import Count, CountFrom0, Seconds, checked
 from rocketbroker.client.core.requests import answer_header, client_request
 from rocketbroker.client.producer.message_sender import (
@@ -36,8 +43,10 @@ from rocketbroker.client.producer.outgoing import (
     prepare_batches,
     prepare_message,
 )
+from rocketbroker.codec.message.message_const import PROPERTY_RETRY_TOPIC
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import decode_recall_handle
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.headers.message import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
@@ -265,6 +274,22 @@ class Producer(GroupMember):
             ) from None
         finally:
             self._client.replies.close(correlation_id)
+
+    @checked
+    async def send_retry(self, message: Message, group: str, *, timeout_s: Seconds | None = None) -> SendResult:
+        """Send a message to the retry topic of a consumer group (sendMessageBackAsNormalMessage).
+
+        The group's consumers get it as a message of ``message.topic``; other groups do not get it.
+
+        Raises:
+            ClientError, BrokerResponseError, RemotingError: As in ``send``.
+        """
+        self._check_started()
+        check_group(group)
+        origin = self._named(message)
+        topic = self._client.namespace.wrap(RETRY_GROUP_TOPIC_PREFIX + group)
+        retry = self._encode(msgspec.structs.replace(origin, topic=topic), {PROPERTY_RETRY_TOPIC: origin.topic})
+        return await self._sender.send(retry, None, timeout_s or self._send_timeout_s)
 
     async def reply(self, question: Question, body: bytes, *, timeout_s: float | None = None) -> SendResult:
         """Reply to a received message that was sent by ``request``.
