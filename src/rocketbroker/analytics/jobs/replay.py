@@ -11,49 +11,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketbroker.analytics.jobs.exported_rows import COLUMNS, REPLAY_SCHEMA, Ready, prepare
 from rocketbroker.analytics.spark.send_lanes import RETRY_TIMES, Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.spark_progress import reason_of
-from rocketbroker.client.core.errors import InvalidMessageError
-from rocketbroker.client.core.message import Message, check_message
-from rocketbroker.codec.message.compression import decompress
-from rocketbroker.codec.message.message_const import (
-    COMPRESSED_FLAG,
-    INNER_BATCH_FLAG,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_WAIT_STORE_MSG_OK,
-    STRING_HASH_SET,
-)
+from rocketbroker.client.core.message import Message
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.message.topic_validator import (
-    DLQ_GROUP_TOPIC_PREFIX,
-    RETRY_GROUP_TOPIC_PREFIX,
-    RMQ_SYS_SCHEDULE_TOPIC,
-    is_system_topic,
-)
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError, StoreError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
 
 logger = logging.getLogger(__name__)
 
 # Bytes of bodies in flight or waiting, and rows read at a time on a thread.
 _MOST_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 100
-_SCHEMA: Final = (
-    "broker string, topic string, queue_id int, physical_offset bigint, store_timestamp bigint, flag int, sys_flag int,"
-    " body binary, properties map<string,string>"
-)
-#: Columns of an export that a replay needs.
-COLUMNS: Final = tuple(column.split()[0] for column in _SCHEMA.split(", "))
-#: Reason to leave out a row that lacks values of every message: a line of invalid JSON, or of another kind of file.
-NO_MESSAGE: Final = "not a message of an export"
-_NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
 
 
 def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -> DataFrame:
@@ -61,7 +37,7 @@ def exported_messages(spark: SparkSession, source: str, form: str = "parquet") -
     kinds = {"parquet": "parquet", "jsonl": "json"}
     if form not in kinds:
         raise ConfigError(f"--format {form!r}: this format cannot be replayed; use {' or '.join(kinds)}")
-    return spark.read.schema(_SCHEMA).format(kinds[form]).load(source)
+    return spark.read.schema(REPLAY_SCHEMA).format(kinds[form]).load(source)
 
 
 def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
@@ -75,59 +51,6 @@ def in_order(messages: DataFrame) -> Iterator[Mapping[str, Any]]:
         yield from (row.asDict() for row in ordered.toLocalIterator(prefetchPartitions=True))
     except (PySparkException, Py4JError) as error:  # PySpark does not convert all Java errors
         raise StoreError(f"the export cannot be read: {reason_of(error)}") from error
-
-
-class Ready(NamedTuple):
-    """A message to send, with its original queue and store time."""
-
-    message: Message
-    queue: tuple[str, int]
-    stored_ms: int
-
-
-def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
-    """Return the message in a row with ``COLUMNS``, or the reason to leave it out; ``topics`` renames topics.
-
-    Keys, tags, flag, body and all properties of the application are kept. RocketMQ's own properties, including the
-    unique id, are set again. A compressed body is decompressed; the client compresses it again.
-    """
-    if any(row[name] is None for name in _NEVER_NULL):
-        return NO_MESSAGE
-    topic = row["topic"]
-    reason = _why_not(topic, row["sys_flag"])
-    if reason:
-        return reason
-    body = bytes(row["body"] or b"")
-    if body and row["sys_flag"] & COMPRESSED_FLAG:
-        try:
-            body = decompress(body, row["sys_flag"])
-        except CodecError:
-            return "body cannot be decompressed"
-    properties = dict(row["properties"] or {})
-    message = Message(
-        topics.get(topic, topic),
-        body,
-        tags=properties.get(PROPERTY_TAGS),
-        keys=properties.get(PROPERTY_KEYS),
-        properties={name: value for name, value in properties.items() if name not in STRING_HASH_SET},
-        flag=row["flag"],
-        wait_store_msg_ok=properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false",
-    )
-    try:
-        check_message(message)
-    except InvalidMessageError as error:
-        return str(error)
-    return Ready(message, (topic, row["queue_id"]), row["store_timestamp"])
-
-
-def _why_not(topic: str, sys_flag: int) -> str:
-    if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
-        return "retry or dead letter"
-    if topic == RMQ_SYS_SCHEDULE_TOPIC or is_system_topic(topic):
-        return "system topic"
-    if sys_flag & INNER_BATCH_FLAG:
-        return "batch of a BatchCQ topic"
-    return ""
 
 
 @dataclass(slots=True)

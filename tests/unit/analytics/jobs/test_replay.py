@@ -8,7 +8,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from rocketbroker.analytics.jobs.replay import Ready, Replay, in_order, prepare, rehearse
+from rocketbroker.analytics.jobs.exported_rows import Ready, prepare
+from rocketbroker.analytics.jobs.replay import Replay, in_order, rehearse
 from rocketbroker.client.core.message import Message, SendResult
 from rocketbroker.codec.message.compression import compress
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE, INNER_BATCH_FLAG
