@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, get_args
 
+from typer.models import ArgumentInfo
+
 from docs._ext.mqadmin_index import all_sub_commands
+from docs._ext.mqadmin_messages import NOTES
 
 SUB_COMMANDS = all_sub_commands()
 
@@ -400,6 +403,8 @@ def _option(parameter: inspect.Parameter) -> Option:
     value = "" if is_flag else info.metavar or _value(kind)
     empty = parameter.default in {None, ""} or is_flag
     default = "required" if parameter.default is inspect.Parameter.empty else "" if empty else f"`{parameter.default}`"
+    if isinstance(info, ArgumentInfo):
+        return Option((), f"`{info.metavar}`", default, info.help or "")
     # typer keeps the first name of an annotated option in ``default``.
     return Option((info.default, *(info.param_decls or ())), value and f"`{value}`", default, info.help)
 
@@ -408,6 +413,9 @@ def _value(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return " or ".join(str(each.value) for each in kind)
     return "NUMBER" if kind is int or int in get_args(kind) else "TEXT"
+
+
+_NOTES |= NOTES
 
 
 def render() -> str:
@@ -421,6 +429,6 @@ def _section(name: str) -> Iterator[str]:
     yield f"```console\n$ {example}\n```\n"
     yield "| option | value | default | meaning |\n|---|---|---|---|"
     for option in options_of(name):
-        names = ", ".join(f"`{each}`" for each in option.names)
+        names = ", ".join(f"`{each}`" for each in option.names) or option.value
         yield f"| {names} | {option.value} | {option.default} | {option.help} |"
     yield ""

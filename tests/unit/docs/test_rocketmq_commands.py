@@ -16,9 +16,9 @@ def test_each_of_our_sub_commands_is_on_the_page():
 
 
 def test_a_command_works_with_apaches_tool_when_all_its_requests_are_served():
-    served = {RequestCode.QUERY_MESSAGE.value}
+    served = {RequestCode.GET_COLD_DATA_FLOW_CTR_INFO.value}
 
-    assert state_of("queryMsgByKey", served) == "Apache's"
+    assert state_of("getColdDataFlowCtrInfo", served) == "Apache's"
     assert state_of("getBrokerEpoch", served) == "no: GET_BROKER_EPOCH_CACHE (1007)"
     assert state_of("dumpCompactionLog", served) == "no: the files it reads do not exist here"
     assert state_of("clusterList", served) == "[ours](../reference/mqadmin.md#clusterlist)"

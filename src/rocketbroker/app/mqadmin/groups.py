@@ -7,7 +7,6 @@ import typer
 
 from rocketbroker.app.mqadmin.command import (
     ATTRIBUTES_HELP,
-    Group,
     OnBroker,
     OnCluster,
     Report,
@@ -19,6 +18,7 @@ from rocketbroker.app.mqadmin.command import (
     parse_attributes,
     sub_command,
 )
+from rocketbroker.app.mqadmin.running_info import running_info, running_info_lines
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -249,10 +249,28 @@ class ClientRow(msgspec.Struct, rename="camel"):
     subscriptions: dict[str, str] | None
 
 
-@sub_command("consumerStatus", reads=True)
-async def consumer_status(admin: AdminClient, group: Group) -> Report:
-    """Show clients of a group and their subscriptions."""
-    consumers, conflict = await admin.examine_consumers(group)
+@sub_command("consumerStatus", "Show clients of a group and their subscriptions.", reads=True)
+async def consumer_status(
+    admin: AdminClient,
+    group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="Consumer group.")],
+    broker_addr: Annotated[
+        str | None,
+        typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="Broker to ask; by default one of the group's."),
+    ] = None,
+    client_id: Annotated[
+        str | None, typer.Option("-i", "--clientId", metavar="CLIENT_ID", help="Show all that this client reports.")
+    ] = None,
+    jstack: Annotated[
+        bool, typer.Option("-s", "--jstack", help="With -i, show the stacks of its threads too.")
+    ] = False,
+) -> Report:
+    """Show clients of a group and their subscriptions, or the state of one client (-i)."""
+    if client_id is not None:
+        info = await admin.get_consumer_running_info(group, client_id, jstack=jstack)
+        return Report(running_info(group, client_id, info), running_info_lines(info))
+    if jstack:
+        raise typer.BadParameter("-s (stacks) needs -i (the client)")
+    consumers, conflict = await admin.examine_consumers(group, broker_addr)
     rows, failures = [], []
     for client in consumers.connection_set:
         subscriptions = None

@@ -55,6 +55,11 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     },
     "messages": {
         "queryMsgById": "Show a message by its id.",
+        "queryMsgByKey": "Find messages by a key.",
+        "queryMsgByUniqueKey": "Find messages by the id that the producer gave them.",
+        "queryMsgByOffset": "Show the message at an offset of a queue.",
+        "queryMsgTraceById": "Show the traces of a message.",
+        "queryCq": "Show entries of a consume queue.",
     },
     "statistics": {
         "brokerConsumeStats": "Show the progress of all groups of a broker.",
@@ -63,20 +68,53 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "bench": {
         "bench": "Measure rates and latencies of sends and deliveries.",
     },
+    "clients": {
+        "producer": "Show all producers that are connected to a broker.",
+        "producerConnection": "Show the clients of a producer group.",
+        "consumerConnection": "Show the clients of a consumer group, and its subscriptions.",
+    },
+    "dead_letters": {
+        "resendDlq": "Send the dead letters of a group again.",
+    },
     "exports": {
         "exportMetadata": "Write topics and consumer groups to a file.",
         "exportConfigs": "Write the main settings of a cluster to a file.",
         "exportMetrics": "Write the rates, sizes and client versions of a cluster to a file.",
     },
+    "group_monitor": {
+        "startMonitoring": "Report lag and stuck clients of all groups, each minute.",
+    },
+    "group_settings": {
+        "updateSubGroupList": "Create or change consumer groups from a file.",
+        "deleteSubGroup": "Delete a consumer group.",
+        "getConsumerConfig": "Show the settings of a consumer group on each broker that has it.",
+        "exportPopRecord": "Let brokers write their pop records from RocksDB to the log.",
+    },
     "monitoring": {
         "grafana": "Print a Grafana board of the metrics of brokers and name servers, to import.",
         "alerts": "Print alert rules of Prometheus for the metrics of brokers and name servers.",
+    },
+    "printing": {
+        "printMsg": "Print the messages of a topic.",
+        "printMsgByQueue": "Print the messages of a queue, or count them by tag.",
+        "consumeMessage": "Print messages of a topic, a queue or from an offset on.",
     },
     "round_trips": {
         "sendMsgStatus": "Send messages to a broker and show the time of each.",
         "clusterRT": "Send messages to each broker and show the mean time.",
     },
+    "sending": {
+        "sendMessage": "Send a message.",
+        "checkMsgSendRT": "Measure how long sends take.",
+    },
+    "tail": {
+        "tail": "Follow a topic as it is written.",
+    },
     "top": {
         "top": "Watch rates, lag, clients and disks on a live screen.",
+    },
+    "transfer": {
+        "export": "Write the messages of topics to a file.",
+        "import": "Send the messages of an exported file.",
     },
 }
