@@ -97,7 +97,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 def kept(message: MessageExt) -> tuple[Any, ...]:
-    """What an import keeps of a message, with its queue."""
+    """The parts of a message that an import keeps, with its queue."""
     own = message.properties.get("number")
     return message.queue_id, message.body, message.tags, tuple(message.keys), message.flag, own
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketbroker.audit.store_audit import audit
-from rocketbroker.client.consumer.pull_api_wrapper import unwrap_inner_batches
+from rocketbroker.client.core.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.store.commitlog.put_message import PutMessageStatus
 from rocketbroker.store.message_store import MessageStore

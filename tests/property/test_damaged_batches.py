@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.consumer.pull_api_wrapper import unwrap_inner_batches
+from rocketbroker.client.core.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.store.message_store import MessageStore
 from tests.support.damaged_stores import KINDS, Damage, apply

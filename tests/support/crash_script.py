@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager, OffsetRecovery
-from rocketbroker.client.consumer.pull_api_wrapper import unwrap_inner_batches
+from rocketbroker.client.core.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.errors import StoreError
 from rocketbroker.common.file_system import LOCAL, FileSystem

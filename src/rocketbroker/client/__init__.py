@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from rocketbroker.client.consumer.lite_pull_consumer import LitePullConsumer as LitePullConsumer
     from rocketbroker.client.consumer.offset_store import LocalFileOffsetStore as LocalFileOffsetStore
     from rocketbroker.client.consumer.process_queue import FlowControl as FlowControl
-    from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector as MessageSelector
-    from rocketbroker.client.consumer.pull_api_wrapper import PullResult as PullResult
-    from rocketbroker.client.consumer.pull_api_wrapper import PullStatus as PullStatus
     from rocketbroker.client.consumer.pull_consumer import PullConsumer as PullConsumer
     from rocketbroker.client.consumer.pull_consumer import StartFrom as StartFrom
     from rocketbroker.client.consumer.push_consumer import PushConsumer as PushConsumer
@@ -62,6 +59,9 @@ if TYPE_CHECKING:
     from rocketbroker.client.core.message import SendMessageHook as SendMessageHook
     from rocketbroker.client.core.message import SendResult as SendResult
     from rocketbroker.client.core.message import SendStatus as SendStatus
+    from rocketbroker.client.core.pull_result import MessageSelector as MessageSelector
+    from rocketbroker.client.core.pull_result import PullResult as PullResult
+    from rocketbroker.client.core.pull_result import PullStatus as PullStatus
     from rocketbroker.client.core.received_message import Outcome as Outcome
     from rocketbroker.client.core.received_message import ReceivedMessage as ReceivedMessage
     from rocketbroker.client.producer.outgoing import CompressionType as CompressionType
@@ -87,7 +87,7 @@ _NAMES = {
     "rocketbroker.client.consumer.lite_pull_consumer": "LitePullConsumer",
     "rocketbroker.client.consumer.offset_store": "LocalFileOffsetStore",
     "rocketbroker.client.consumer.process_queue": "FlowControl",
-    "rocketbroker.client.consumer.pull_api_wrapper": "MessageSelector PullResult PullStatus",
+    "rocketbroker.client.core.pull_result": "MessageSelector PullResult PullStatus",
     "rocketbroker.client.consumer.pull_consumer": "PullConsumer StartFrom",
     "rocketbroker.client.consumer.push_consumer": "PushConsumer",
     "rocketbroker.client.consumer.rebalance": (

@@ -15,15 +15,10 @@ from struct import Struct
 
 import msgspec
 
-from rocketbroker.client.consumer.pull_api_wrapper import (
-    MessageSelector,
-    PullAPIWrapper,
-    PullResult,
-    PullStatus,
-    subscription_data,
-)
+from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, PullStatus, subscription_data
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.clock import SystemClock

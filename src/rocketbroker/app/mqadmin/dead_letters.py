@@ -236,12 +236,8 @@ def _check_target(to: Target, client_id: str | None, undo_for: int, *, undo: boo
         raise typer.BadParameter("give either --yes (send) or --dry-run (show)")
 
 
-class NotConsumedError(RocketBrokerError):
-    """A client did not consume a dead letter."""
-
-
 # Answers after which a dead letter is certainly not sent.
-_REJECTED: Final = (NotConsumedError, InvalidMessageError, BrokerResponseError, TopicRouteError, BrokerNotFoundError)
+_REJECTED: Final = (InvalidMessageError, BrokerResponseError, TopicRouteError, BrokerNotFoundError)
 
 
 class Found(NamedTuple):
@@ -368,12 +364,13 @@ class Resend:
                     try:
                         line, result = await self._send_one(producer, letter)
                     except _REJECTED as error:
-                        text = with_hint(error)
-                        await self._add(RecordLine("failed", letter.id, self._clock.time_ms(), error=text))
-                        failures.append(f"{letter.id}: {text}")
+                        line = RecordLine("failed", letter.id, self._clock.time_ms(), error=with_hint(error))
+                    if line.state == "failed":
+                        await self._add(line)
+                        failures.append(f"{letter.id}: {line.error}")
                         in_a_row += 1
                         if in_a_row == _MOST_IN_A_ROW:
-                            failures.append(f"stopped after {in_a_row} rejections in a row")
+                            failures.append(f"stopped after {in_a_row} failures in a row")
                             break
                         continue
                     in_a_row = 0
@@ -401,7 +398,7 @@ class Resend:
                 self._group, self._client_id, letter.message.topic, letter.id
             )
             if result.consume_result not in {CMResult.CR_SUCCESS, CMResult.CR_COMMIT}:
-                raise NotConsumedError(direct_result_text(result))
+                return RecordLine("failed", letter.id, now, destination, error=direct_result_text(result)), ""
             return RecordLine("sent", letter.id, now, destination), direct_result_text(result)
         message = letter.message
         copy = copied_message(

@@ -52,7 +52,7 @@ class JsonLinesWriter:
 
     Args:
         path: the file.
-        mark: mark to continue behind; None begins anew.
+        mark: mark to continue behind; None begins at the start.
     """
 
     def __init__(self, path: Path, mark: int | None) -> None:
@@ -85,7 +85,7 @@ class ParquetWriter:
 
     Args:
         path: the folder.
-        mark: mark to continue behind; None begins anew.
+        mark: mark to continue behind; None begins at the start.
 
     Raises:
         ConfigError: pyarrow is not installed.

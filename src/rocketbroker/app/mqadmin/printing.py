@@ -17,8 +17,8 @@ from rocketbroker.app.terminal import say, say_json
 from rocketbroker.app.times import TIME_FORMS, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.admin.message_admin import ALL_MESSAGES, ReadableQueue
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector, PullResult, PullStatus, selector_of
 from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, PullStatus, selector_of
 from rocketbroker.common.clock import SystemClock
 
 _RULE = "--------------------------------------------------------"
@@ -164,7 +164,7 @@ async def print_msg_by_queue(
     begin_timestamp: BeginTime = None,
     end_timestamp: EndTime = None,
     charset_name: Charset = "UTF-8",
-    print_message: Annotated[TrueFalse, typer.Option("-p", "--print", help="Print the messages.")] = TrueFalse.false,
+    print_message: Annotated[TrueFalse, typer.Option("-p", "--printMsg", help="Print the messages.")] = TrueFalse.false,
     print_body: Annotated[TrueFalse, typer.Option("-d", "--printBody", help="Print the bodies.")] = TrueFalse.false,
     calculate: Annotated[
         TrueFalse, typer.Option("-f", "--calculate", help="Count the messages with each tag.")

@@ -7,8 +7,8 @@ import typer
 from rocketbroker.app.times import TIME_FORMS, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.admin.message_admin import ReadableQueue
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector, selector_of
 from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.pull_result import MessageSelector, selector_of
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.errors import MQFilterError
 

@@ -16,7 +16,7 @@ from rocketbroker.app.terminal import escaped, json_text, say, say_json
 from rocketbroker.app.times import TIME_FORMS, human_millis, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.admin.message_admin import ReadableQueue
-from rocketbroker.client.consumer.pull_api_wrapper import PullResult, PullStatus
+from rocketbroker.client.core.pull_result import PullResult, PullStatus
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.common.errors import RocketBrokerError
 

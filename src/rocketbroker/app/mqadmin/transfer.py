@@ -55,7 +55,7 @@ _IN_FLIGHT: Final = 16
 # Tries of a message beyond the first: with their pauses they outlast the restart of a broker.
 _RETRIES: Final = 6
 _NOT_KEPT: Final = (
-    "not kept: ids, offsets, times, hosts, counts of retries, delays and transactions; each message was sent anew"
+    "not kept: ids, offsets, times, hosts, counts of retries, delays and transactions; each message is a new one"
 )
 
 
@@ -282,7 +282,7 @@ def read_state(path: Path, kind: Any) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{path} is no file of progress: {error}; remove it to begin anew") from error
+        raise ConfigError(f"{path} is no file of progress: {error}; remove it to begin at the start") from error
 
 
 def check_options(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:

@@ -9,14 +9,8 @@ from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple
 
 from rocketbroker.client.admin.admin_connection import AdminConnection
-from rocketbroker.client.consumer.pull_api_wrapper import (
-    MessageSelector,
-    PullResult,
-    PullStatus,
-    pull_result,
-    subscription_data,
-)
 from rocketbroker.client.core.errors import BrokerNotFoundError, ClientError, SystemBusyError
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, PullStatus, pull_result, subscription_data
 from rocketbroker.client.core.requests import answer_header, client_request
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID

@@ -12,11 +12,11 @@ from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.group_queues import GroupQueues
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import ProcessQueue
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.client_instance import ClientInstance, GroupMember
 from rocketbroker.client.core.errors import ClientStateError
 from rocketbroker.client.core.options import checked
+from rocketbroker.client.core.pull_result import MessageSelector
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import (
     ConsumeMessageDirectlyResult,

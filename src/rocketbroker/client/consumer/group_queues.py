@@ -10,18 +10,13 @@ from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.offset_store import OffsetStore
 from rocketbroker.client.consumer.process_queue import FlowControl, HeldBytes, ProcessQueue
 from rocketbroker.client.consumer.process_queue_table import ProcessQueueTable, QueueLocks, StartOffset
-from rocketbroker.client.consumer.pull_api_wrapper import (
-    MessageSelector,
-    PullAPIWrapper,
-    check_filter,
-    selector_of,
-    subscription_data,
-)
+from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper, check_filter
 from rocketbroker.client.consumer.pull_message_service import PullMessageService
 from rocketbroker.client.consumer.rebalance import RebalanceImpl, RebalanceService
 from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import ClientStateError, SubscriptionError, TopicRouteError
 from rocketbroker.client.core.message import check_topic
+from rocketbroker.client.core.pull_result import MessageSelector, selector_of, subscription_data
 from rocketbroker.client.core.requests import FailureLog
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX

@@ -10,20 +10,14 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from rocketbroker.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHook
-from rocketbroker.client.consumer.pull_api_wrapper import (
-    MessageSelector,
-    PullAPIWrapper,
-    PullResult,
-    check_filter,
-    selector_of,
-    subscription_data,
-)
+from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper, check_filter
 from rocketbroker.client.consumer.pull_message_service import MessageStream, after_a_move
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.client_instance import ClientInstance, GroupMember
 from rocketbroker.client.core.errors import BrokerNotFoundError, TopicRouteError
 from rocketbroker.client.core.message import check_topic
 from rocketbroker.client.core.options import Count, CountFrom0, Seconds, SecondsFrom0, SecondsOrForever, checked
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, selector_of, subscription_data
 from rocketbroker.client.core.received_message import Outcome, ReceivedMessage
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import (

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.process_queue import HeldBytes, ProcessQueue
-from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper, PullResult, PullStatus
+from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.core.errors import BrokerAnswerError, ClientError, ClientStateError, TopicRouteError
+from rocketbroker.client.core.pull_result import PullResult, PullStatus
 from rocketbroker.client.core.requests import FailureLog, QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import SubscriptionData

@@ -30,15 +30,6 @@ def _one_word(option: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-# Options that are still missing.
-MISSING: dict[str, set[str]] = {
-    "queryMsgById": {
-        *("-d", "--clientId", "-g", "--consumerGroup", "-s", "--sendMessage", "-u", "--unitName", "-c", "--cluster")
-    },
-    "consumerStatus": {"-b", "--brokerAddr", "-i", "--clientId", "-s", "--jstack", "--consumerGroup"},
-}
-
-
 @pytest.mark.parametrize("name", [name for name in apache_options() if name in SUB_COMMANDS])
 def test_it_has_each_option_of_apaches(name: str):
     options = {"-h", "--help"}
@@ -46,7 +37,7 @@ def test_it_has_each_option_of_apaches(name: str):
         _, info = get_args(parameter.annotation)
         options |= {info.default, *(info.param_decls or ())}
 
-    assert apache_options()[name] - options == MISSING.get(name, set())
+    assert apache_options()[name] - options == set()
 
 
 def test_the_recorded_help_is_whole():

@@ -8,10 +8,10 @@ import pytest
 from rocketbroker.client.consumer import group_queues
 from rocketbroker.client.consumer.group_queues import Subscriptions
 from rocketbroker.client.consumer.lite_pull_consumer import LitePullConsumer
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector
 from rocketbroker.client.consumer.rebalance import RebalanceImpl
 from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import SubscriptionError, TopicRouteError
+from rocketbroker.client.core.pull_result import MessageSelector
 from rocketbroker.client.core.topic_route_table import TopicRoute
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import MessageModel

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, aclosing, suppress
 
 import pytest
 
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector, PullStatus
 from rocketbroker.client.consumer.pull_consumer import PullConsumer, StartFrom
 from rocketbroker.client.core.errors import BrokerNotFoundError, InvalidMessageError, TopicRouteError
+from rocketbroker.client.core.pull_result import MessageSelector, PullStatus
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes

@@ -11,13 +11,7 @@ import pytest
 from rocketbroker.client.consumer import pull_message_service
 from rocketbroker.client.consumer.consumer_stats import ConsumerStats
 from rocketbroker.client.consumer.process_queue import FlowControl, HeldBytes, ProcessQueue
-from rocketbroker.client.consumer.pull_api_wrapper import (
-    MessageSelector,
-    PullAPIWrapper,
-    PullResult,
-    PullStatus,
-    subscription_data,
-)
+from rocketbroker.client.consumer.pull_api_wrapper import PullAPIWrapper
 from rocketbroker.client.consumer.pull_message_service import (
     DamagedMessages,
     MessageStream,
@@ -27,6 +21,7 @@ from rocketbroker.client.consumer.pull_message_service import (
 )
 from rocketbroker.client.core.client_instance import ClientInstance
 from rocketbroker.client.core.errors import BrokerNotFoundError, ClientStateError, broker_error
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, PullStatus, subscription_data
 from rocketbroker.client.core.requests import QueueOffsets
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.client import SubscriptionData

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client.consumer.pull_api_wrapper import unwrap_inner_batches
+from rocketbroker.client.core.pull_result import unwrap_inner_batches
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.raw_records import PropertyBlocks
 from rocketbroker.codec.message.tags_code import tags_code_bytes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketbroker.client.consumer.pull_api_wrapper import MessageSelector, PullResult, pull_result, selector_of
 from rocketbroker.client.core.errors import InvalidMessageError
+from rocketbroker.client.core.pull_result import MessageSelector, PullResult, pull_result, selector_of
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.remoting.headers.message import PullMessageResponseHeader
 from rocketbroker.codec.remoting.remoting_command import response
