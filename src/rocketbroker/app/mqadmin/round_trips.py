@@ -51,9 +51,7 @@ async def send_msg_status(
         await admin.examine_topic_route_info(broker_name)  # a send would create the topic of a misspelt name
     except TopicRouteError as error:
         names = ", ".join(sorted((await admin.examine_broker_cluster_info()).broker_addr_table)) or "none"
-        raise BrokerNotFoundError(
-            f"no topic has the name {broker_name!r} of a broker; the brokers are {names}"
-        ) from error
+        raise BrokerNotFoundError(f"there is no topic of a broker {broker_name!r}; the brokers are {names}") from error
     rows, lines = [], []
     async with Producer("PID_SMSC", admin.config) as producer:
         await producer.send(Message(broker_name, _body(_FIRST_SIZE)))  # it fetches the route and connects

@@ -6,8 +6,13 @@ from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.command import print_report
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import RemotingConnectError
 from tests.support.admin_schemas import checked_json
+from tests.support.admin_stage import admin_stage
+from tests.support.scripted_server import Script
 
 SLAVES = [
     HAConnectionRuntimeInfo("192.0.2.2:4000", 900, 100, True, 2048, 1000),
@@ -26,15 +31,16 @@ class FakeAdmin(AdminClient):
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1")
+        self.states = STATES
 
     async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
         assert cluster in {None, "C"}
         return [*STATES, "gone:1"]
 
     async def get_broker_ha_status(self, address: str) -> HARuntimeInfo:
-        if address not in STATES:
+        if address not in self.states:
             raise RemotingConnectError("refused")
-        return STATES[address]
+        return self.states[address]
 
 
 async def test_a_master_shows_its_slaves(capsys: pytest.CaptureFixture[str]):
@@ -50,6 +56,14 @@ async def test_a_master_shows_its_slaves(capsys: pytest.CaptureFixture[str]):
         ["192.0.2.3:4000", "0", "1000", "0.00", "Fall", "Behind", "0"],
         [],
     ]
+
+
+async def test_a_master_without_slaves_shows_the_columns_as_apaches_tool_does(capsys: pytest.CaptureFixture[str]):
+    admin = FakeAdmin()
+    admin.states = {"alone:1": HARuntimeInfo(True, 1000, 0, [])}
+    print_report(await ha_status(admin, "alone:1"), as_json=False)
+
+    assert capsys.readouterr().out.splitlines()[-2].split()[:2] == ["#SlaveAddr", "#SlaveAckOffset"]
 
 
 async def test_a_slave_shows_why_it_does_not_follow(capsys: pytest.CaptureFixture[str]):
@@ -84,3 +98,20 @@ def test_a_broker_and_a_cluster_are_wrong_usage():
     done = CliRunner().invoke(app, ["haStatus", "-b", "127.0.0.1:1", "-c", "C", "-n", "127.0.0.1:2"])
     assert done.exit_code == 2
     assert "either -b (one broker) or -c" in " ".join(done.stderr.split())
+
+
+def runtime(**values: str) -> Script:
+    return lambda _fields, _body: response(body=KVTable(values).encode())
+
+
+async def test_runtime_statistics_are_listed_by_name_and_with_the_address_for_a_cluster():
+    one: dict[int, Script] = {RequestCode.GET_BROKER_RUNTIME_INFO: runtime(putTps="1.0 2.0", bootTimestamp="5")}
+    async with admin_stage({"a": one, "b": {}}) as stage:
+        alone = await stage.call("brokerStatus", "-b", stage.address("a"))
+        of_cluster = await stage.call("brokerStatus", "-c", "DefaultCluster")
+
+        assert alone == (0, f"{'bootTimestamp':32}: 5\n{'putTps':32}: 1.0 2.0\n", "")
+        assert of_cluster.out.splitlines()[1] == f"{stage.address('a'):24} {'putTps':32}: 1.0 2.0"
+        assert of_cluster.code == 1
+        assert of_cluster.err.startswith(f"mqadmin: {stage.address('b')}: ")
+        assert (await stage.json("brokerStatus", "-b", stage.address("a")))["brokers"][0]["error"] is None

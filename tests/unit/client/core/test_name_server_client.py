@@ -16,7 +16,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient
-from tests.support.scripted_server import ScriptedServer, name_server, route_of
+from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
@@ -67,6 +67,19 @@ async def test_an_unknown_topic_and_another_refusal_are_distinguished():
         with pytest.raises(BrokerResponseError, match="CODE: 3"):
             await client.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG))
         await remoting.stop()
+
+
+async def test_a_change_that_only_some_name_servers_take_names_them():
+    takes: dict[int, Script] = {RequestCode.PUT_KV_CONFIG: lambda _fields, _body: response()}
+    remoting = RemotingClient()
+    async with name_server({}, takes) as one, name_server({}) as two, name_server({}, takes) as three:
+        client = NameServerClient(remoting, ";".join(each.address for each in (one, two, three)))
+        with pytest.raises(BrokerResponseError) as caught:
+            await client.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG))
+        await remoting.stop()
+
+    assert caught.value.__notes__ == [f"{one.address} had agreed already; repeat it once all name servers answer"]
+    assert three.of(RequestCode.PUT_KV_CONFIG) == []
 
 
 async def test_a_broker_given_as_a_name_server_is_named_as_such():
