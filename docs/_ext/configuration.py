@@ -18,8 +18,9 @@ For operators: every setting that acts, with its type, range, default and unit. 
 - `-n` overrides the file, the file overrides the environment variable `NAMESRV_ADDR`, and that overrides the defaults
   below, which are those of RocketMQ 5.5.0. `-p` prints every setting with its value, `-m` the important ones.
 - Settings marked *hot* can be changed while the process runs, by `updateBrokerConfig` and `updateNamesrvConfig` of
-  Apache's `mqadmin`. A change is checked, applied as a whole or not at all, and then written to the file given with
-  `-c`. If that write fails, the answer says so, and the change lasts until the process stops.
+  [mqadmin](mqadmin.md#updatebrokerconfig) or of Apache's. A change is checked, applied as a whole or not at all, and
+  then written to the file given with `-c`. If that write fails, the answer says so, and the change lasts until the
+  process stops.
 - Without `-c` a change is written to `config/broker.properties` in the store, or to `configStorePath` of the name
   server. Give that file with `-c` at the next start to keep the change.
 - Settings marked † are not plain properties of RocketMQ 5.5.0: they are rocketbroker's own, or RocketMQ has them as a

@@ -78,7 +78,7 @@ async def test_a_change_that_only_some_name_servers_take_names_them():
             await client.invoke_all(lambda: client_request(RequestCode.PUT_KV_CONFIG))
         await remoting.stop()
 
-    assert caught.value.__notes__ == [f"{one.address} had agreed already; repeat it once all name servers answer"]
+    assert caught.value.__notes__[-1] == f"{one.address} had agreed already; repeat it once all name servers answer"
     assert three.of(RequestCode.PUT_KV_CONFIG) == []
 
 
