@@ -78,7 +78,8 @@ class Session:
         self.folder = folder
         broker = free_ports(-2, -1, 1)  # VIP port, name server, HA
         self._ports = {"9876": str(broker - 1), "10911": str(broker)}
-        self._ports |= {port: str(free_ports()) for port in ("8081", "8082")}
+        self._ports |= {port: str(free_ports(-2, 1)) for port in ("10921", "10931", "10941")}
+        self._ports |= {port: str(free_ports()) for port in ("8081", "8082", "5557")}
         self._servers: list[subprocess.Popen[bytes]] = []
         self._sourced = ""  # commands that read variables for all commands below them
         self._make_commands()
@@ -136,7 +137,7 @@ class Session:
         if words[:2] in INSTALLS:
             self._install(words[0], words[2:])
         elif words[0] == "." and len(words) == 2:
-            self._sourced += f"{step.command} && "
+            self._sourced += f"{step.command} || exit\n"
         elif words[0] in SERVERS and not ENDING & set(words):
             self._serve(words[0], step)
         else:
@@ -169,8 +170,9 @@ class Session:
             port = self._ports["9876" if name == "mqnamesrv" else "10911"]
             given = re.search(r" -c (\S+)", command)
             settings = self.folder / (given[1] if given else f"{name}.conf")
-            with settings.open("a") as file:
-                file.write(f"\nlistenPort={port}\n")
+            if not settings.exists() or "listenPort" not in settings.read_text():
+                with settings.open("a") as file:
+                    file.write(f"\nlistenPort={port}\n")
             command += "" if given else f" -c {settings}"
         log = self.folder / f"server-{len(self._servers)}.log"
         with log.open("wb") as out:
