@@ -5,6 +5,7 @@ sub-commands whose modules are imported when they run.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -87,6 +88,10 @@ def lazy_app(
                 self.commands
             )
 
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            _take_texts_as_they_are(self.get_params(ctx))
+            return super().parse_args(ctx, args)
+
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
@@ -152,7 +157,37 @@ def _drop_output() -> None:
 def _built(name: str, function: Callable[..., None]) -> Any:
     """Build a sub-command with its options, as typer runs it."""
     sub_app = new_app(add_completion=False)
-    sub_app.command(name, context_settings=CONTEXT)(function)
+    sub_app.command(name, cls=_QuickCommand, context_settings=CONTEXT)(function)
     command = get_command(sub_app)
     command.name = name
     return command
+
+
+class _QuickCommand(TyperCommand):
+    """A command whose texts and flags are not converted."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _take_texts_as_they_are(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def _take_texts_as_they_are(params: Sequence[Any]) -> None:
+    """Let texts, flags and defaults enter without conversion: typer converts by pydantic, whose import takes 80 ms.
+
+    A value that needs a conversion or a check still gets it, and so does every value in a typer that keeps its types
+    elsewhere.
+    """
+    for param in params:
+        kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+        if not isinstance(param.process_value, partial) and param.nargs == 1 and not getattr(param, "multiple", True):
+            param.process_value = partial(_process_value, param, kind, param.process_value)
+
+
+def _process_value(param: Any, kind: object, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    if value is None:
+        needs_nothing = not param.required
+    else:
+        needs_nothing = (kind is str and type(value) is str) or value is param.default
+    if not needs_nothing:
+        return convert(ctx, value)
+    return value if param.callback is None else param.callback(ctx, param, value)
