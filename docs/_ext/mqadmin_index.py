@@ -10,7 +10,10 @@ from rocketbroker.app.mqadmin.command import SUB_COMMANDS, SubCommand
 
 INDEX = Path(mqadmin.__path__[0]) / "index.py"
 # Subjects in the order of the help; further ones follow by name.
-_ORDER = ("clusters", "name_servers", "brokers", "settings", "topics", "groups", "offsets", "messages", "statistics")
+_ORDER = (
+    *("doctor", "why", "clusters", "name_servers", "brokers", "settings"),
+    *("topics", "groups", "offsets", "messages", "statistics"),
+)
 _HEAD = '''\
 """Summaries of the sub-commands by the module that has them, so that a start imports only the one that runs.
 

@@ -169,6 +169,14 @@ def open_file_limits() -> tuple[int, int]:
     return soft, _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else hard
 
 
+def open_file_count() -> int | None:
+    """Return the number of open files of this process, or ``None`` if unreadable."""
+    try:
+        return len(list(Path("/proc/self/fd").iterdir())) - 1  # without the one that reads
+    except OSError:
+        return None
+
+
 def set_open_file_limit(soft: int) -> None:
     """Set the soft limit of open files, up to the hard one.
 

@@ -6,6 +6,9 @@ Written by ``bin/manual`` from the decorators of the sub-commands.
 from typing import Final
 
 SUMMARIES: Final[dict[str, dict[str, str]]] = {
+    "doctor": {
+        "doctor": "Find what is wrong with a cluster, and how to mend it.",
+    },
     "clusters": {
         "clusterList": "List clusters and their brokers.",
     },

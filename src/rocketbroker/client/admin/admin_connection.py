@@ -71,6 +71,10 @@ class AdminConnection(MustClose):
         self._used()
         return await self._name_server.topic_route(topic)
 
+    async def name_server_addresses(self) -> tuple[str, ...]:
+        """Return the addresses of the name servers."""
+        return await self._name_server.addresses()
+
     async def _invoke(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
         self._used()
         return await self._remoting.invoke(address, command, self._timeout_s if timeout_s is None else timeout_s)

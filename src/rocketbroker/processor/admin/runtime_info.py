@@ -8,7 +8,9 @@ These keys are not RocketMQ's, and absent while they would be 0 or empty:
 - ``replicationProblem``: reason why a slave does not follow its master;
 - ``damagedMessages``: number of messages found damaged since the start;
 - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
-  began to disagree about its subscriptions, and number of groups whose clients disagree now.
+  began to disagree about its subscriptions, and number of groups whose clients disagree now;
+- ``openFiles``, ``openFilesLimit``, ``mappedFiles``, ``mappedFilesLimit``: descriptors and mappings of the process, and
+  the limits of the system; absent where the system does not tell.
 """
 
 import asyncio
@@ -29,6 +31,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
+from rocketbroker.common.platform import mapped_count, max_map_count, open_file_count, open_file_limits
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
 from rocketbroker.store.message_store import MessageStore
@@ -94,7 +97,7 @@ class RuntimeInfoRequests:
     async def get_broker_runtime_info(self, _connection: Connection, _command: Command) -> Command:
         """Answer a table of keys and values."""
         loop = asyncio.get_running_loop()
-        disks = await loop.run_in_executor(self.executor, disk_info, self.store.config)
+        disks = await loop.run_in_executor(self.executor, lambda: disk_info(self.store.config) | limit_info())
         table = self._store_info() | self.stats.runtime_info() | self.schedule.runtime_info() | disks
         table |= self.consumers.runtime_info()
         table |= NOT_MEASURED | self.timer_info() | self.send_info()
@@ -138,6 +141,17 @@ def disk_info(config: MessageStoreConfig) -> dict[str, str]:
         sizes = (blocks * root_disk.f_frsize for blocks in (root_disk.f_blocks, root_disk.f_bfree))
         total, free = map(human_readable_byte_count, sizes)
         info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+    return info
+
+
+def limit_info() -> dict[str, str]:
+    """Return the descriptors and mappings of this process and their limits (reads /proc)."""
+    open_files, most_mapped = open_file_count(), max_map_count()
+    info: dict[str, str] = {}
+    if open_files is not None:
+        info |= {"openFiles": str(open_files), "openFilesLimit": str(open_file_limits()[0])}
+    if most_mapped is not None:
+        info |= {"mappedFiles": str(mapped_count()), "mappedFilesLimit": str(most_mapped)}
     return info
 
 

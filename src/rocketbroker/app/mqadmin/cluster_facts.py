@@ -1,0 +1,191 @@
+"""Facts of a cluster for ``mqadmin doctor``: what name servers, brokers and clients say, fetched once."""
+
+import asyncio
+import re
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import TopicRouteError
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo, OffsetWrapper
+from rocketbroker.codec.remoting.bodies.route import ClusterInfo, TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
+
+T = TypeVar("T")
+# Requests that wait at a time: a cluster of 10,000 topics is asked without a burst.
+_AT_ONCE = 16
+
+
+class NameServerFacts(msgspec.Struct):
+    """One name server: its clusters and topics, or the error that kept it from answering."""
+
+    address: str
+    clusters: ClusterInfo = msgspec.field(default_factory=ClusterInfo)
+    topics: set[str] = msgspec.field(default_factory=set)
+    error: str = ""
+
+
+class BrokerFacts(msgspec.Struct):
+    """One broker as registered, and its own statements; ``error`` if it does not answer.
+
+    ``skew_ms`` is by how much its clock is ahead of this machine's, as far as its uptime tells; None if it does not.
+    """
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    runtime: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    replication: HARuntimeInfo | None = None
+    topics: dict[str, TopicConfig] = {}
+    skew_ms: int | None = None
+    error: str = ""
+
+
+class GroupFacts(msgspec.Struct):
+    """One consumer group: its clients, their statements, and its progress in each queue."""
+
+    name: str
+    clients: ConsumerConnection | None = None
+    conflict: str = ""
+    running: dict[str, ConsumerRunningInfo] = {}
+    progress: dict[MessageQueue, OffsetWrapper] = {}
+
+
+class ClusterFacts(msgspec.Struct):
+    """All facts; ``unknown`` has a line for each that could not be fetched."""
+
+    name_servers: list[NameServerFacts] = []
+    brokers: list[BrokerFacts] = []
+    groups: list[GroupFacts] = []
+    routes: dict[str, TopicRouteData] = {}
+    unknown: list[str] = []
+
+
+async def collect(admin: AdminClient, group: str | None, topic: str | None) -> ClusterFacts:
+    """Ask all servers, and the clients of all groups or of one.
+
+    Args:
+        admin: asks the name servers.
+        group: ask about this group only.
+        topic: ask about this topic, too, even if no name server knows it.
+
+    Raises:
+        NameServerError: no name server answers.
+    """
+    await admin.examine_broker_cluster_info()
+    collector = _Collector(admin, ClusterFacts(), asyncio.Semaphore(_AT_ONCE))
+    facts = collector.facts
+    facts.name_servers = list(await asyncio.gather(*map(_name_server, await admin.name_server_addresses())))
+    found = {
+        (name, broker_id, address): data.cluster
+        for server in facts.name_servers
+        for name, data in server.clusters.broker_addr_table.items()
+        for broker_id, address in data.broker_addrs.items()
+    }
+    brokers = [BrokerFacts(cluster, *key) for key, cluster in sorted(found.items())]
+    topics = set().union(*(server.topics for server in facts.name_servers))
+    prefix = RETRY_GROUP_TOPIC_PREFIX
+    retries = [name.removeprefix(prefix) for name in topics if name.startswith(prefix)]
+    # Retry topics of POP have the names of group and topic.
+    chosen = [group] if group else sorted(name for name in retries if validate_group(name).valid)
+    facts.brokers = list(await asyncio.gather(*map(collector.broker, brokers)))
+    facts.groups = list(await asyncio.gather(*(collector.group(GroupFacts(name)) for name in chosen)))
+    wanted = {name for each in facts.groups if each.clients for name in each.clients.subscription_table}
+    for each in sorted(wanted | ({topic} if topic else set())):
+        try:
+            facts.routes[each] = await admin.examine_topic_route_info(each)
+        except TopicRouteError:
+            facts.routes[each] = TopicRouteData()
+    return facts
+
+
+async def _name_server(address: str) -> NameServerFacts:
+    facts = NameServerFacts(address)
+    try:
+        async with AdminClient(address) as admin:
+            facts.clusters = await admin.examine_broker_cluster_info()
+            facts.topics = set(await admin.fetch_all_topic_list())
+    except RocketBrokerError as error:
+        facts.error = str(error)
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Collector:
+    """Asks brokers and clients, a few at a time, and notes what does not answer."""
+
+    admin: AdminClient
+    facts: ClusterFacts
+    limit: asyncio.Semaphore
+
+    async def ask(self, what: str, request: Awaitable[T]) -> T | None:
+        """Return the answer to a request, or None, with a note that it is not known."""
+        async with self.limit:
+            try:
+                return await request
+            except RocketBrokerError as error:
+                self.facts.unknown.append(f"{what}: {error}")
+                return None
+
+    async def broker(self, facts: BrokerFacts) -> BrokerFacts:
+        """Add what a broker says."""
+        address, clock = facts.address, SystemClock()
+        try:
+            before = clock.time_ms()
+            facts.runtime = await self.admin.fetch_broker_runtime_stats(address)
+            facts.skew_ms = skew_of(facts.runtime, (before + clock.time_ms()) // 2)
+        except RocketBrokerError as error:
+            facts.error = str(error)
+            return facts
+        label = f"broker {address}"
+        facts.settings = await self.ask(f"{label}, settings", self.admin.get_broker_config(address)) or {}
+        facts.replication = await self.ask(f"{label}, replication", self.admin.get_broker_ha_status(address))
+        facts.topics = await self.ask(f"{label}, topics", self.admin.get_all_topic_config(address)) or {}
+        return facts
+
+    async def group(self, facts: GroupFacts) -> GroupFacts:
+        """Add what brokers and clients say about a group."""
+        group = facts.name
+        label = f"group {group}"
+        facts.clients, facts.conflict = await self.ask(label, self._clients(group)) or (None, "")
+        for client in facts.clients.connection_set if facts.clients else ():
+            request = self.admin.get_consumer_running_info(group, client.client_id)
+            info = await self.ask(f"{label}, client {client.client_id}", request)
+            if info is not None:
+                facts.running[client.client_id] = info
+        stats = await self.ask(f"{label}, progress", self.admin.examine_consume_stats(group))
+        facts.progress = {} if stats is None else stats.offset_table
+        return facts
+
+    async def _clients(self, group: str) -> tuple[ConsumerConnection | None, str]:
+        try:
+            return await self.admin.examine_consumers(group)
+        except BrokerResponseError as error:
+            if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return None, ""
+            raise
+
+
+def skew_of(runtime: dict[str, str], now_ms: int) -> int | None:
+    """Return by how many ms a broker's clock is ahead: it says when it started and for how long it has run.
+
+    Returns:
+        The difference, which is exact to 1 s; None if the broker does not report both.
+    """
+    units = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+    parts = re.findall(r"(\d+) (days|hours|minutes|seconds)", runtime.get("runtime", ""))
+    started = runtime.get("bootTimestamp", "")
+    if not parts or not started.isdigit():
+        return None
+    return int(started) + sum(int(count) * units[unit] for count, unit in parts) - now_ms
