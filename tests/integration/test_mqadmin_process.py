@@ -1,4 +1,4 @@
-"""mqadmin as a process: its start, its exit codes, and servers that are none, dead or frozen."""
+"""mqadmin as a process: its start, its exit codes, and servers of another kind, dead or frozen."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ async def test_ten_thousand_topics_are_listed_within_two_seconds_of_cpu_time():
 
 @contextmanager
 def stranger(answer: bytes) -> Iterator[str]:
-    """A server that is none of RocketMQ: it answers anything with these bytes."""
+    """A server of another protocol: it answers anything with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

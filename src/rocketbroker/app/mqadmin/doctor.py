@@ -267,7 +267,7 @@ def _unowned(group: GroupFacts, waiting: dict[MessageQueue, int]) -> Iterator[Fi
             f"group {group.name}",
             f"no client owns {', '.join(map(_queue_text, free[:5]))}{', ...' if len(free) > 5 else ''}, "
             f"where {sum(waiting[queue] for queue in free):,} messages wait",
-            "restart the clients, which share the queues anew; clients that see different brokers or name servers "
+            "restart the clients to share the queues again; clients that see different brokers or name servers "
             f"leave queues out: mqadmin consumerProgress -g {group.name} -s true",
         )
 
