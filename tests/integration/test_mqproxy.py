@@ -1,13 +1,16 @@
 """mqproxy as a process, before brokers of a cluster and with one of its own, by a client of plain grpcio."""
 
 import asyncio
+import json
 import queue
+import re
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -25,9 +28,11 @@ from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.grpc_calls import metadata_of, method
 from tests.support.grpc_script import message, publishing, resource, subscribing
 from tests.support.grpc_servers import SETTINGS
+from tests.support.metrics_script import read_page
 from tests.support.our_servers import BOOT_LIMIT, OurServer, OurServers, launch_serving, make_topic
 from tests.support.ports import free_ports
 from tests.support.running import stopping
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -234,7 +239,7 @@ def test_a_stop_ends_polls_and_streams(servers: OurServers, namesrv: OurServer, 
 
 
 def test_a_proxy_in_local_mode_has_a_broker(servers: OurServers, namesrv: OurServer, connect: Connect):
-    port = free_ports(-2, 1)
+    port, metrics_port = free_ports(-2, 1), free_ports()
     properties = servers.settings_file(
         "local",
         {
@@ -244,6 +249,8 @@ def test_a_proxy_in_local_mode_has_a_broker(servers: OurServers, namesrv: OurSer
             "listenPort": port,
             "storePathRootDir": str(servers.home / "local"),
             "mappedFileSizeCommitLog": 16 << 20,
+            "metricsExporterType": "PROM",
+            "metricsPromExporterPort": metrics_port,
         },
     )
     proxy = servers.proxy("-pm", "local", "-bc", str(properties), "-n", namesrv.address, maxMessageSize=100)
@@ -255,7 +262,42 @@ def test_a_proxy_in_local_mode_has_a_broker(servers: OurServers, namesrv: OurSer
 
     assert received.body == b"1"
     assert too_large.status.code == pb.MESSAGE_BODY_TOO_LARGE, "a setting of the file"
+    page = read_page(f"http://127.0.0.1:{metrics_port}/metrics")
+    assert re.search(r'rocketmq_proxy_up\{.*node_type="proxy",.*proxy_mode="local"} 1.0', page)
+    assert 'method="SendMessage",code="message_body_too_large"} 1.0' in page
     assert proxy.stop() == 0
+
+
+def test_a_proxy_has_metrics_and_says_if_it_is_ready(servers: OurServers, connect: Connect):
+    namesrv, port = servers.namesrv(), free_ports()
+    url = f"http://127.0.0.1:{port}"
+    proxy = servers.proxy(
+        "-n", namesrv.address, metricsExporterType="PROM", metricsPromExporterPort=port, proxyName="p-1"
+    )
+    with pytest.raises(HTTPError) as refused:
+        read_page(f"{url}/readyz")
+    refused.value.close()
+    assert refused.value.code == 503
+
+    broker = servers.broker(namesrv.address)
+    make_topic(broker.address, namesrv.address, "Orders", 1)
+    producer = connect(proxy, "producer", publishing("Orders"))
+    assert producer.send("Orders", 1, b"1").status.code == pb.OK
+    wait_until(lambda: is_ready(url), "the proxy is ready")
+    page = read_page(f"{url}/metrics")
+    assert 'rocketmq_proxy_up{cluster="DefaultCluster",node_id="p-1",' in page
+    assert 'node_id="p-1",method="SendMessage",code="ok"} 1.0' in page
+    assert json.loads(read_page(f"{url}/healthz"))["status"] == "ok"
+
+
+def is_ready(url: str) -> bool:
+    try:
+        body = json.loads(read_page(f"{url}/readyz"))
+    except HTTPError as error:
+        error.close()
+        return False
+    assert body["conditions"] == {"brokers": {"ok": True, "reason": "1 masters are registered"}}
+    return True
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ from rocketbroker.transport.tls_transport import RemotingTls
 if TYPE_CHECKING:
     from rocketbroker.app.grpc_port import GrpcPort
     from rocketbroker.app.metrics_port import BrokerMetricsPort
+    from rocketbroker.proxy.grpc_server import GrpcServer
 
 log = logging.getLogger(__name__)
 
@@ -513,6 +514,11 @@ class BrokerController:
     def metrics_port(self) -> int:
         """Port of metrics and health, 0 without one."""
         return 0 if isinstance(self._metrics, PartList) else self._metrics.port
+
+    @property
+    def grpc_figures(self) -> "GrpcServer | None":
+        """Figures of the port of the 5.x SDKs, ``None`` without one."""
+        return None if isinstance(self._grpc, PartList) else self._grpc.figures
 
     @property
     def grpc_port(self) -> int:

@@ -102,6 +102,7 @@ class GrpcPort:
         host: str,
         clock: Clock | None = None,
     ) -> None:
+        self.brokers = brokers
         self._host = config.local_serve_addr or host
         # Filled once the port is known; routes have a copy.
         self._endpoints = Endpoints()
@@ -119,6 +120,11 @@ class GrpcPort:
     def port(self) -> int:
         """Port of the SDKs."""
         return self._server.port
+
+    @property
+    def figures(self) -> GrpcServer:
+        """The server, for metrics."""
+        return self._server
 
     async def start(self) -> None:
         """Listen.

@@ -18,6 +18,7 @@ from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.broker_metrics import BrokerMetricsManager, BrokerTables, OwnMetrics
@@ -26,6 +27,7 @@ from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import BrokerHealth
 from rocketbroker.metrics.loop_watch import BOUNDS_S, LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
+from rocketbroker.metrics.proxy_metrics import GrpcFigures, ProxyMetrics
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
 from rocketbroker.metrics.replication_metrics import ReplicationMetrics
 from rocketbroker.metrics.store_metrics import DefaultStoreMetricsManager
@@ -53,6 +55,10 @@ class BrokerParts(Protocol):
     @property
     def outer_api(self) -> BrokerOuterApi:
         """The name servers."""
+
+    @property
+    def grpc_figures(self) -> GrpcFigures | None:
+        """Figures of the gRPC port in this process, ``None`` without one."""
 
 
 class BrokerMetricsPort(MetricsService):
@@ -121,7 +127,7 @@ class BrokerMetricsPort(MetricsService):
             RemotingMetricsManager(server),
             DefaultStoreMetricsManager(store, broker.timer, meters, clock, measure_disk),
             PopMetricsManager(check_points, meters, clock),
-            OwnMetrics(loop_watch, copying, health, acknowledged),
+            OwnMetrics(loop_watch, copying, health, acknowledged, _proxy(config, broker.grpc_figures)),
         )
         source = Source(self._report, health, ProtectedMode(settings.transport), settings.transport.bind_address, clock)
         super().__init__(exporter_of(config, source), loop_watch, copying)
@@ -131,3 +137,11 @@ class BrokerMetricsPort(MetricsService):
 
     def _report(self) -> Awaitable[Report] | None:
         return self._metrics.report() if self._is_serving() else None
+
+
+def _proxy(config: BrokerConfig, grpc: GrpcFigures | None) -> ProxyMetrics | None:
+    if grpc is None:
+        return None
+    grpc.calls = {}
+    names = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "proxy_mode": "local"}
+    return ProxyMetrics(names, grpc)

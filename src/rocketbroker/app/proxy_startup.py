@@ -4,6 +4,7 @@ mqproxy [-n 127.0.0.1:9876] [-pc rmq-proxy.json] [-pm cluster|local] [-bc broker
 """
 
 import os
+import socket
 import sys
 import uuid
 from typing import Annotated
@@ -19,6 +20,7 @@ from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settin
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_settings import ProxySettings, load_proxy_settings
 from rocketbroker.common.errors import ConfigError, StoreError
+from rocketbroker.common.lifecycle import Part, PartList
 from rocketbroker.common.open_files import raise_open_file_limit
 
 app = new_app()
@@ -73,8 +75,14 @@ def _run(settings: ProxySettings, path: str) -> None:
         raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
     with ServerLog(proxy, "proxy"):
         raise_open_file_limit(0)
-        port = cluster_port(proxy, f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}", local_address())
-        run(serve(port, lambda: _announce(port.port)))
+        client_id = f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}"
+        port = cluster_port(proxy, client_id, local_address())
+        parts: list[Part] = [port]
+        if proxy.metrics_exporter_type != "DISABLE":
+            from rocketbroker.app.proxy_metrics_port import ProxyMetricsPort
+
+            parts.append(ProxyMetricsPort(proxy, port, socket.gethostname()))
+        run(serve(PartList(*parts), lambda: _announce(port.port)))
 
 
 def _announce(port: int) -> None:

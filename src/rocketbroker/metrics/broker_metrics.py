@@ -33,6 +33,7 @@ from rocketbroker.metrics.family import Block, Family, Labels, Report, Samples, 
 from rocketbroker.metrics.health import BrokerHealth
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
+from rocketbroker.metrics.proxy_metrics import ProxyMetrics
 from rocketbroker.metrics.remoting_metrics import RemotingMetricsManager
 from rocketbroker.metrics.replication_metrics import ReplicationMetrics
 from rocketbroker.metrics.store_metrics import DefaultStoreMetricsManager
@@ -129,6 +130,8 @@ class BrokerMetricsManager:
     async def _families(self, lags: list[GroupLag]) -> list[Family]:
         config = self._config
         found: list[Family] = []
+        if self._own.proxy is not None:
+            found.append(self._own.proxy.up())
         if config.enable_stats_metrics:
             found += self._stats()
         if config.enable_request_metrics:
@@ -272,11 +275,21 @@ class BrokerMetricsManager:
 
 
 class OwnMetrics:
-    """Metrics that RocketMQ lacks: the event loop, replication, health and acknowledgements."""
+    """Metrics that RocketMQ lacks: the event loop, replication, health and acknowledgements.
+
+    Attributes:
+        proxy: those of the gRPC port in this process, ``None`` without one.
+    """
 
     def __init__(
-        self, loop: LoopWatch, replication: ReplicationMetrics, health: BrokerHealth, acknowledged: Histogram
+        self,
+        loop: LoopWatch,
+        replication: ReplicationMetrics,
+        health: BrokerHealth,
+        acknowledged: Histogram,
+        proxy: ProxyMetrics | None = None,
     ) -> None:
+        self.proxy = proxy
         self._loop = loop
         self._replication = replication
         self._health = health
@@ -286,6 +299,8 @@ class OwnMetrics:
         """Yield the metrics."""
         yield from self._loop.families()
         yield from self._replication.families()
+        if self.proxy is not None:
+            yield from self.proxy.calls()
         yield histogram(
             "rocketbroker_store_to_acknowledge_seconds",
             [({}, self._acknowledged)] if self._acknowledged.count else (),

@@ -8,7 +8,7 @@ consumers through DefaultHeartBeatSyncerTopic; nothing here depends on that.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from rocketbroker.client.core.errors import NameServerError, TopicRouteError
@@ -193,11 +193,24 @@ class ClusterServiceManager:
         return next(iter(self._masters.values()))
 
     async def _find_masters(self) -> None:
+        self._note_masters(await self._registered())
+
+    async def _registered(self) -> Collection[BrokerData]:
         try:
             answer = await succeeded(self._name_servers.invoke(request(RequestCode.GET_BROKER_CLUSTER_INFO)))
         except NameServerError as error:
             raise RemotingConnectError(str(error)) from error
-        self._note_masters(ClusterInfo.decode(answer.body).broker_addr_table.values())
+        return ClusterInfo.decode(answer.body).broker_addr_table.values()
+
+    async def find_masters(self) -> int:
+        """Ask the name servers for the brokers; return the number of masters.
+
+        Raises:
+            RemotingConnectError: No name server answers.
+        """
+        answered = await self._registered()
+        self._note_masters(answered)
+        return sum(MASTER_ID in broker.broker_addrs for broker in answered)
 
     def _note_masters(self, brokers: Iterable[BrokerData]) -> None:
         for broker in brokers:

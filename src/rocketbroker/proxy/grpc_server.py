@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.certificates import ServerCertificate
 from rocketbroker.common.errors import ConfigError, shown
 from rocketbroker.common.event_log import RefusalLog
+from rocketbroker.common.histogram import Histogram
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: Name of the service on the wire; the package of messaging.proto is another.
 SERVICE = "apache.rocketmq.v2.MessagingService"
+#: Bounds of the times of calls, in seconds; receives wait for messages.
+CALL_BOUNDS_S = (0.001, 0.003, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 _CHECK_S = 10.0
 _FIRST_BYTE_S = 20.0
 _LONGEST_SOCKET_PATH = 90  # the system's limit is about 104 bytes
@@ -178,7 +181,9 @@ class GrpcServer:
         self._server: aio.Server | None = None
         self._relay: FirstByteRelay | None = None
         self._folder: Path | None = None
-        self._open_calls = 0
+        self.open_calls = 0
+        # Times of calls for metrics, by method and code of the reply; None while nobody asks for them.
+        self.calls: dict[tuple[str, str], Histogram] | None = None
         self._unsent_bytes = 0
         self._refusals: defaultdict[str, RefusalLog] = defaultdict(partial(RefusalLog, log))
 
@@ -310,14 +315,14 @@ class GrpcServer:
         """Return a behaviour of calls that are counted from their headers to their end; those beyond the limit fail."""
 
         async def counted(requests: AsyncIterator[bytes], call: Call) -> Any:
-            is_refused = self._open_calls >= self._limits.max_open_calls
-            self._open_calls += 1
+            is_refused = self.open_calls >= self._limits.max_open_calls
+            self.open_calls += 1
             try:
                 if is_refused:
                     await self._refuse(call)
                 return await behave(requests, call)
             finally:
-                self._open_calls -= 1
+                self.open_calls -= 1
 
         return counted
 
@@ -397,6 +402,15 @@ class GrpcServer:
         text = f"gRPC port: {name} of {shown(str(client_id))} at {self._peer(call)[1]}: {code}: {status.message}"
         self._refusals[name].add(text)
 
+    def _called(self, name: str, code: int, began: float) -> None:
+        """Count a call, from its request to its reply."""
+        if self.calls is not None:
+            key = name, Code.Name(code).lower() if code in Code.values() else str(code)
+            times = self.calls.get(key)
+            if times is None:
+                times = self.calls[key] = Histogram(CALL_BOUNDS_S)
+            times.add(asyncio.get_running_loop().time() - began)
+
     def _unary(self, name: str, method: Method) -> Behaviour:
         """Return the behaviour of a method with one reply.
 
@@ -405,6 +419,7 @@ class GrpcServer:
 
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> bytes:
             data = await self._read_request(name, call)
+            began = asyncio.get_running_loop().time()
             try:
                 reply: Any = method.handler(method.request.FromString(data), self._context(call))
                 if not isinstance(reply, Message):
@@ -413,6 +428,7 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
                 reply = method.refusal(status=status_of(error))
+            self._called(name, reply.status.code, began)
             if reply.status.code != _OK:
                 entries = getattr(reply, "entries", ())
                 refused = next((each.status for each in entries if each.status.code != _OK), reply.status)
@@ -429,6 +445,7 @@ class GrpcServer:
             replies: Sequence[Any]
             request: Any = None
             data = await self._read_request(name, call)
+            began = asyncio.get_running_loop().time()
             try:
                 context = self._context(call)
                 self._check_unsent()
@@ -439,6 +456,7 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
                 replies = [method.refusal(status=status_of(error))]
+            self._called(name, replies[0].status.code, began)
             if replies[0].status.code not in _NO_REFUSALS:
                 self._refused(name, call, replies[0].status)
             size, written = sum(each.ByteSize() for each in replies), 0

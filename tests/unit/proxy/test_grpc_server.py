@@ -667,7 +667,7 @@ def test_calls_that_never_send_their_request_are_refused_too(monkeypatch: pytest
         while ended < 3:
             kind, flags, _ = next(received)
             ended += kind == HEADERS and bool(flags & END_STREAM)
-        wait_for(lambda: running.server._open_calls == 2)
+        wait_for(lambda: running.server.open_calls == 2)
         with pytest.raises(grpc.RpcError, match="the limit of 2 open calls"):
             method(channel, "SendMessage")(send(1))
         sock.shutdown(socket.SHUT_RDWR)
@@ -717,7 +717,7 @@ def test_a_call_without_a_request_fails(running: Running):
             with pytest.raises(grpc.RpcError, match="the call ended without a request") as raised:
                 list(call(iter(()), metadata=METADATA, timeout=20))
             assert raised.value.code() == grpc.StatusCode.INTERNAL
-        wait_for(lambda: running.server._open_calls == 0)
+        wait_for(lambda: running.server.open_calls == 0)
 
 
 def test_idle_connections_are_closed():

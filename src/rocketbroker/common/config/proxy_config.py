@@ -7,9 +7,11 @@ from rocketbroker.common.config.fields import (
     DAY_MS,
     HOUR_MS,
     INT_MAX,
+    LINE_WORDS,
     MINUTE_MS,
     PORT_MAX,
     Flag,
+    Line,
     Text,
     Trait,
     Whole,
@@ -19,6 +21,7 @@ from rocketbroker.common.config.fields import (
     whole,
 )
 from rocketbroker.common.config.log_settings import LogSettings
+from rocketbroker.common.config.metrics_settings import MetricsPortSettings
 from rocketbroker.common.config.tls_settings import TlsClientSettings
 
 GRPC_PORT: Final = 8081
@@ -27,13 +30,17 @@ _SECOND: Final = 1_000
 _MESSAGE_MAX: Final = INT_MAX
 
 
-class ProxyConfig(LogSettings, TlsClientSettings):
+class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings):
     """Port, certificate and limits of the gRPC front."""
 
     proxy_mode: Text = setting(
         "CLUSTER",
         "CLUSTER to serve the brokers that name servers know, LOCAL to run a broker in this process.",
         Trait(takes="CLUSTER or LOCAL"),
+    )
+    proxy_cluster_name: Line = setting("DefaultCluster", "Name of its cluster in metrics.", Trait(takes=LINE_WORDS))
+    proxy_name: Line = setting(
+        "", "Its name in metrics.", Trait(takes=LINE_WORDS, shown_default="the name of this machine")
     )
     namesrv_addr: AddressList = setting(
         "", "Name servers of the brokers.", Trait(takes="host:port, several joined by ';'")

@@ -317,7 +317,7 @@ REASONS: Final = (
         "Caches and remoting port of the proxy",
         "The gRPC port asks the brokers instead of caches, and there is no remoting port beside it.",
         """
-        rocketMQClusterName proxyClusterName proxyName heartbeatSyncerTopicName namesrvDomainSubgroup
+        rocketMQClusterName heartbeatSyncerTopicName namesrvDomainSubgroup
         channelExpiredInSeconds contextExpiredInSeconds grpcProxyRelayRequestTimeoutInSeconds
         topicRouteServiceCacheExpiredSeconds topicRouteServiceCacheMaxNum topicConfigCacheExpiredSeconds
         topicConfigCacheMaxNum subscriptionGroupConfigCacheExpiredSeconds subscriptionGroupConfigCacheMaxNum
