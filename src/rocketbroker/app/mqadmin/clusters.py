@@ -97,7 +97,7 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
         f"{_newest_rate(row, 'getTransferredTps')}({load('pull')}|{load('ack')})",
         _timer(row.runtime),
         value("pageCacheLockTimeMills"),
-        "-" if earliest is None else f"{(now_ms - earliest) / _MS_PER_HOUR:.2f}",
+        "-" if earliest is None or earliest < 0 else f"{(now_ms - earliest) / _MS_PER_HOUR:.2f}",
         "-" if space is None else f"{space:.4f}",
         value("brokerActive"),
     ]

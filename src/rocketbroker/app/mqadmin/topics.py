@@ -317,14 +317,23 @@ async def update_topic_list(
     """Create or change the topics in a file, on one broker (-b) or in a cluster (-c)."""
     topics = topics_in_file(filename)
     addresses = await chosen_masters(admin, broker_addr, cluster_name)
-    succeeded, failed = await ask_each(
-        addresses, lambda address: admin.create_and_update_topic_config_list(address, topics)
-    )
+    succeeded, failed = await ask_each(addresses, lambda address: _update_topics(admin, address, topics))
     lines = [
         f"submit batch of topic config to {address} success, please check the result later." for address in succeeded
     ]
     data = {"brokers": succeeded, "topics": [topic.topic_name for topic in topics]}
     return Report(data, lines, [f"{address}: {with_hint(error)}" for address, error in failed.items()])
+
+
+async def _update_topics(admin: AdminClient, address: str, topics: list[TopicConfig]) -> None:
+    """Create or change topics on a broker; one of 4.x takes them one by one."""
+    try:
+        await admin.create_and_update_topic_config_list(address, topics)
+    except BrokerResponseError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        for topic in topics:
+            await admin.create_and_update_topic_config(address, topic)
 
 
 class PermRow(msgspec.Struct, rename="camel"):

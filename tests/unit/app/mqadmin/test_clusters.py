@@ -44,7 +44,9 @@ def test_all_that_apaches_broker_tells_is_shown():
 
 
 def test_what_is_not_told_or_no_number_is_a_dash():
-    for runtime in ({}, {"putTps": "", "earliestMessageTimeStamp": "soon", "commitLogDiskRatio": "x"}):
+    without_messages = {"earliestMessageTimeStamp": "-1"}
+    wrong = {"putTps": "", "earliestMessageTimeStamp": "soon", "commitLogDiskRatio": "x"}
+    for runtime in ({}, without_messages, wrong):
         (cells,) = base_table([row_of(runtime)], NOW_MS).rows
         assert cells[4:] == ["-", "-(-,-ms)", "-(-,-ms|-,-ms)", "-", "-", "-", "-", "-"]
         (cells,) = more_table([row_of(runtime)]).rows

@@ -13,6 +13,8 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.admin_stage import admin_stage
 from tests.support.scripted_server import Script, header_of
 
+TWO = [{"topicName": "A", "readQueueNums": 2, "writeQueueNums": 3}, {"topicName": "B"}]
+
 
 class Broker:
     """A broker with one topic."""
@@ -99,7 +101,7 @@ def test_a_file_that_is_missing_is_wrong_usage(tmp_path: Path):
 
 
 async def test_topics_of_a_file_are_sent_to_each_master_in_one_request(tmp_path: Path):
-    path = written(tmp_path, [{"topicName": "A", "readQueueNums": 2, "writeQueueNums": 3}, {"topicName": "B"}])
+    path = written(tmp_path, TWO)
     async with admin_stage({"a": Broker().scripts, "b": {}}) as stage:
         done = await stage.call("updateTopicList", "-c", "DefaultCluster", "-f", str(path))
         (asked,) = stage.brokers["a"].of(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
@@ -110,6 +112,16 @@ async def test_topics_of_a_file_are_sent_to_each_master_in_one_request(tmp_path:
     assert (done.code, done.err.startswith(f"mqadmin: {stage.address('b')}: ")) == (1, True)
     sent = CreateTopicListRequestBody.decode(asked.body).topic_config_list
     assert [(topic.topic_name, topic.read_queue_nums) for topic in sent] == [("A", 2), ("B", 16)]
+
+
+async def test_a_broker_of_4_9_takes_the_topics_one_by_one(tmp_path: Path):
+    old = Broker().scripts
+    del old[RequestCode.UPDATE_AND_CREATE_TOPIC_LIST]
+    async with admin_stage({"a": old}) as stage:
+        done = await stage.json("updateTopicList", "-b", stage.address("a"), "-f", str(written(tmp_path, TWO)))
+        asked = stage.brokers["a"].of(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    assert done["brokers"] == [stage.address("a")]
+    assert [(each.fields["topic"], each.fields["readQueueNums"]) for each in asked] == [("A", "2"), ("B", "16")]
 
 
 # -- updateTopicPerm
