@@ -152,7 +152,8 @@ and `brokers` with `addr`, `before`, `after` and `error`.""",
     ),
     "getNamesrvConfig": (
         """\
-In JSON: `nameServers` with `addr` and `settings`.""",
+A name server that does not answer is named on stderr and makes the exit code 1. In JSON: `nameServers` with `addr`,
+`settings` and `error`.""",
         "mqadmin getNamesrvConfig -n 127.0.0.1:9876",
     ),
     "updateNamesrvConfig": (

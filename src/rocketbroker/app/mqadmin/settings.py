@@ -146,10 +146,16 @@ def check_name(key: str, settings: Mapping[str, str]) -> None:
 @sub_command("getNamesrvConfig", reads=True)
 async def get_namesrv_config(admin: AdminClient) -> Report:
     """Show the settings of the name servers."""
-    by_address = await admin.get_name_server_config()
-    rows = [SettingsRow(address, settings) for address, settings in by_address.items()]
-    lines = [line for row in rows for line in settings_lines(f"============{row.addr}============", row.settings)]
-    return Report({"nameServers": rows}, lines)
+    rows, lines = [], []
+    for address in await admin.name_server_addresses():
+        row = SettingsRow(address, {})
+        rows.append(row)
+        try:
+            row.settings = (await admin.get_name_server_config(address))[address]
+            lines += settings_lines(f"============{address}============", row.settings)
+        except RocketBrokerError as error:
+            row.error = with_hint(error)
+    return Report({"nameServers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
 
 
 @sub_command("updateNamesrvConfig", "Change a setting of all name servers.", dry_run=True)

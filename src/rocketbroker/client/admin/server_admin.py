@@ -88,8 +88,10 @@ class ServerAdmin(AdminConnection):
             for address, answer in answers.items()
         }
 
-    async def get_name_server_config(self) -> dict[str, dict[str, str]]:
-        """Return the settings of each name server by address."""
+    async def get_name_server_config(self, address: str | None = None) -> dict[str, dict[str, str]]:
+        """Return the settings of each name server by address, or of the one at ``address``."""
+        if address is not None:
+            return {address: settings_in(await self._ask(address, RequestCode.GET_NAMESRV_CONFIG), address)}
         answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return {address: settings_in(answer, address) for address, answer in answers.items()}
 

@@ -138,6 +138,15 @@ async def test_name_servers_are_shown_and_changed_together():
     )
 
 
+async def test_a_name_server_that_is_gone_leaves_the_others_shown():
+    held = Settings(listenPort="1").scripts
+    async with admin_stage({"broker-a": {}}, [held, held]) as stage:
+        await stage.names[0].stop()
+        done = await stage.call("getNamesrvConfig")
+    assert (done.code, done.rows[0]) == (1, [f"============{stage.names[1].address}============"])
+    assert done.err.startswith(f"mqadmin: {stage.names[0].address}: connect to")
+
+
 async def test_a_change_that_one_name_server_refuses_names_the_one_that_has_it():
     one, other = Settings(listenPort="1"), Settings(listenPort="2")
     one.scripts[RequestCode.UPDATE_NAMESRV_CONFIG] = lambda _fields, _body: response()
