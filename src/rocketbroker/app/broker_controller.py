@@ -24,6 +24,7 @@ from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
 from rocketbroker.app.stats_log import StatsLog
 from rocketbroker.app.warm_up import import_modules
+from rocketbroker.broker.broker_protection import BrokerProtection
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
 from rocketbroker.broker.client.producer_manager import ClientHousekeepingService, ProducerManager
@@ -243,6 +244,17 @@ class BrokerController:
             (ANY_ROLE, StatsLog(self.stats, self._fast_failure, store)),
             (ANY_ROLE, self._housekeeping),
             (ANY_ROLE, self._ids_change_listener),
+            (
+                MASTER,
+                BrokerProtection(
+                    config,
+                    self.consumers,
+                    self.consumer_offsets,
+                    self.subscription_groups,
+                    store.queues,
+                    lambda: store.commit_log.max_offset,
+                ),
+            ),
             (ANY_ROLE, self._server),
             (MASTER, self._grpc),
             (ANY_ROLE, self.outer_api),

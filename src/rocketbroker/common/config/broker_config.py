@@ -471,6 +471,16 @@ class BrokerConfig(
         "rejectTransactionMessage=true.",
         HOT,
     )
+    disable_consume_if_consumer_read_slowly: Flag = setting(
+        False,
+        "Every 3 minutes take consumeEnable from online groups that are more than consumerFallbehindThreshold behind.",
+        HOT,
+    )
+    consumer_fallbehind_threshold: Whole = setting(
+        17_179_869_184,
+        "Bytes of the log after a group's committed offset if disableConsumeIfConsumerReadSlowly=true.",
+        size(0, 1 << 62, hot=True),
+    )
     start_accept_send_request_time_stamp: Whole = setting(
         0, "Time before which sends are rejected with SYSTEM_ERROR, in ms since 1970.", millis(0, 2**63 - 1)
     )

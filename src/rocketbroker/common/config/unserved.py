@@ -83,8 +83,6 @@ EXPECTED: Final = {
     "serverLoadBalancerEnabled": "RocketMQ has dropped this name; write serverLoadBalancerEnable",
     "haSlaveFallbehindMax": "RocketMQ has dropped this name; write haMaxGapNotInSync",
     "maxDelayTime": "RocketMQ has dropped this name; write timerMaxDelaySec",
-    "disableConsumeIfConsumerReadSlowly": "a group that is far behind keeps its permission to consume",
-    "consumerFallbehindThreshold": "a group that is far behind keeps its permission to consume",
     "enableShutdownGracefully": "clients notice a stop by their closed connections",
     "filterServerNums": "filter servers ended with RocketMQ 4.3; filter by SQL92 (enablePropertyFilter)",
 }
