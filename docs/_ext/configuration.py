@@ -33,6 +33,7 @@ Errors in a file are never ignored:
 | a property of RocketMQ [that changes data or deployment][rejected] | error, unless it is off |
 | one [that you may count on][expected], without effect here | warning, unless it has the default |
 | one [without a counterpart][silent] here | counted in one line |
+| a setting of another process, such as the name server's | warning, unless it has the default |
 | an unknown property | error with file, line and the nearest known name |
 | an invalid value | error with the valid values |
 | [a switch of access control or TLS](../operations/security.md#settings-that-are-rejected) | error if it is on |

@@ -117,10 +117,12 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
         return
     own = [name for model in MODELS for name in fields_by_name(model)]
     known = known_properties.find(entry.key)
-    if entry.key in own:
+    if known is not None and unserved.is_default(entry.value, known.default):
+        result.silent.append(entry.key)
+    elif entry.key in own:
         result.warnings.append(f"{entry.where}: {entry.key} has no effect in this process")
     elif known is not None or known_properties.is_refused_setting(entry.key):
-        if entry.key in unserved.EXPECTED and not unserved.is_default(entry.value, known.default if known else None):
+        if entry.key in unserved.EXPECTED:
             instead = unserved.EXPECTED[entry.key]
             given = f"{entry.key}={shown(entry.value)}"
             result.warnings.append(f"{entry.where}: {given} has no effect in this version: {instead}")

@@ -9,6 +9,7 @@ from rocketbroker.common.config.load import load_broker_settings, load_namesrv_s
 from rocketbroker.common.config.unserved import EXPECTED
 from rocketbroker.common.errors import ConfigError
 
+MQADMIN = Path(__file__).parents[3] / "golden" / "mqadmin"
 CONF = Path(__file__).parents[4] / "conf"
 SYNC_MASTERS = ("2m-2s-sync/broker-a.properties", "2m-2s-sync/broker-b.properties")
 SLAVES = tuple(f"2m-2s-{kind}/broker-{name}-s.properties" for kind in ("async", "sync") for name in "ab")
@@ -224,3 +225,18 @@ def test_replicas_adapt_only_where_a_slave_may_act_as_master(conf):
     settings = load(conf(text + "enableSlaveActingMaster=true\n"))
     assert settings.store.enable_auto_in_sync_replicas is True
     assert settings.warnings == ()
+
+
+def test_the_settings_that_apaches_broker_prints_are_taken_without_a_warning(conf):
+    lines = (MQADMIN / "mqbroker-p.txt").read_text().splitlines()
+    settings = load(conf("\n".join(line for line in lines if "=" in line)))
+
+    assert settings.warnings == ()
+    (note,) = settings.notes
+    assert int(note.partition(" ")[0]) == len(settings.not_acted_on) > 100
+
+
+def test_a_setting_of_another_process_is_a_warning_unless_it_has_its_default(conf):
+    assert load(conf("brokerConfigPath=\norderMessageEnable=false\n")).warnings == ()
+    (warning,) = load(conf("orderMessageEnable=true\n")).warnings
+    assert "orderMessageEnable has no effect in this process" in warning
