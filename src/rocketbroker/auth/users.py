@@ -14,6 +14,7 @@ from rocketbroker.auth.errors import AuthValueError
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
 
 E = TypeVar("E", bound=Enum)
+S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_NAME_LENGTH: Final = 128
 #: In UTF-8 bytes. Apache's broker has no limit; RocketMQ's own secrets have 16 to 64 characters.
@@ -106,6 +107,57 @@ def updated_user(user: User, info: UserInfo) -> User:
         _type(user.name, info.user_type) if info.user_type else user.type,
         _status(user.name, info.user_status) if info.user_status else user.status,
     )
+
+
+class _InitialUser(msgspec.Struct):
+    username: str
+    password: str
+
+
+class _InnerCredentials(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+
+
+def initial_user(text: str) -> User:
+    """Return the Super user of the setting ``initAuthenticationUser``, which is created unless it exists.
+
+    Args:
+        text: ``{"username": "...", "password": "..."}``.
+
+    Raises:
+        AuthValueError: It is not such JSON, or the name or the password is not allowed; the text has no password.
+    """
+    given = _decoded("initAuthenticationUser", text, _InitialUser, '{"username":"...","password":"..."}')
+    return _super_user("initAuthenticationUser", given.username, given.password)
+
+
+def inner_client_user(text: str) -> User:
+    """Return the Super user of the setting ``innerClientAuthenticationCredentials``, by which servers sign.
+
+    Args:
+        text: ``{"accessKey": "...", "secretKey": "..."}``.
+
+    Raises:
+        AuthValueError: It is not such JSON, or a key is not allowed; the text has no secret.
+    """
+    name = "innerClientAuthenticationCredentials"
+    given = _decoded(name, text, _InnerCredentials, '{"accessKey":"...","secretKey":"..."}')
+    return _super_user(name, given.access_key, given.secret_key)
+
+
+def _decoded(setting: str, text: str, kind: type[S], form: str) -> S:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise AuthValueError(f"{setting}: {error}; give {form}") from None
+
+
+def _super_user(setting: str, name: str, secret: str) -> User:
+    try:
+        return User(check_name(name), check_secret(name, secret), UserType.SUPER)
+    except AuthValueError as error:
+        raise AuthValueError(f"{setting}: {error}") from None
 
 
 def check_name(name: str | None) -> str:

@@ -4,7 +4,16 @@ import pytest
 from rich.pretty import pretty_repr
 
 from rocketbroker.auth.errors import AuthValueError
-from rocketbroker.auth.users import User, UserStatus, UserType, check_name, new_user, updated_user
+from rocketbroker.auth.users import (
+    User,
+    UserStatus,
+    UserType,
+    check_name,
+    initial_user,
+    inner_client_user,
+    new_user,
+    updated_user,
+)
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
 
 SECRET = "geheim-7"
@@ -97,3 +106,37 @@ def test_an_unknown_word_is_refused(info: UserInfo, reason: str):
         new_user(info)
     with pytest.raises(AuthValueError, match=reason):
         updated_user(User("joe", SECRET), info)
+
+
+def test_users_of_settings_are_super_users():
+    assert initial_user('{"username":"root","password":"geheim-7"}') == User("root", SECRET, UserType.SUPER)
+    assert inner_client_user('{"accessKey":"inner","secretKey":"geheim-7","x":1}') == User(
+        "inner", SECRET, UserType.SUPER
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", r'; give {"username":"...","password":"..."}'),
+        ("root:geheim-7", "JSON is malformed"),
+        ('{"username":"root","password":"geheim-7"', "Input data was truncated"),
+        ('["root","geheim-7"]', "Expected `object`, got `array`"),
+        ('{"username":"root"}', "missing required field `password`"),
+        ('{"username":"root","password":7}', r"Expected `str`, got `int` - at `\$.password`"),
+        ('{"username":"","password":"geheim-7"}', "username: it is blank"),
+        ('{"username":"root","password":"geheim\\n"}', "password of user root: character 7 is a control character"),
+        ('{"username":"root","password":"\ud800"}', "initAuthenticationUser: "),
+    ],
+)
+def test_a_setting_that_is_not_a_user_is_refused_without_its_secret(text: str, reason: str):
+    with pytest.raises(AuthValueError, match=reason) as refused:
+        initial_user(text)
+    assert str(refused.value).startswith("initAuthenticationUser: ")
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"accessKey":"inner"}', '{"username":"inner","password":"geheim-7"}'])
+def test_credentials_of_servers_have_other_names(text: str):
+    with pytest.raises(AuthValueError, match=r'innerClientAuthenticationCredentials: .*give {"accessKey"'):
+        inner_client_user(text)
