@@ -1,4 +1,4 @@
-"""Decisions, rights and signatures, compared with Apache's own classes in one JVM that is asked line by line."""
+"""Decisions, rights, signatures and migrated files, compared with Apache's own classes in one JVM."""
 
 import base64
 import subprocess
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from docs._ext.request_codes import sections
 from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.plain_acl import read_plain_acl
 from rocketbroker.auth.policies import Acl, PolicyType
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -98,6 +99,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
         "-Xmx256m",
         "-XX:+UseSerialGC",
         f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
         "-cp",
         classpath,
         "Decide",
@@ -223,3 +225,50 @@ def test_signatures_are_those_of_apaches_signer(
     words = [f"{name}={text}" for name, text in fields.items()]
     line = "\t".join(["SIGN", secret, str(version), base64.b64encode(body).decode(), *words])
     assert apache.ask([line]) == [SigningKey(secret).signature(fields, version, body)]
+
+
+PERMISSIONS = st.sampled_from(["DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB"])
+
+
+def permissions(names: list[str]) -> st.SearchStrategy[list[str]]:
+    return st.dictionaries(st.sampled_from(names), PERMISSIONS, max_size=4).map(
+        lambda found: [f"{name}={word}" for name, word in found.items()]
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    secret=st.sampled_from(["12345678", "0123", "geheim-7", "it's", "2026-11-28", "true", "1e3"]),
+    is_admin=st.sampled_from(["", "  admin: true\n", "  admin: false\n"]),
+    topics=permissions(["a", "ab", "%DLQ%a", "inst%a"]),
+    groups=permissions(["a", "g", "inst%g"]),
+    defaults=st.tuples(*[st.none() | PERMISSIONS] * 2),
+)
+def test_a_file_of_access_control_1_becomes_what_apaches_migrator_makes(
+    apache: Apache,
+    tmp_path_factory: pytest.TempPathFactory,
+    secret: str,
+    is_admin: str,
+    topics: list[str],
+    groups: list[str],
+    defaults: tuple[str | None, str | None],
+):
+    names = ("defaultTopicPerm", "defaultGroupPerm")
+    text = f"accounts:\n- accessKey: 4711\n  secretKey: {secret}\n{is_admin}" + "".join(
+        [
+            *(f"  {name}: {word}\n" for name, word in zip(names, defaults, strict=True) if word),
+            *(f"  topicPerms: {topics!r}\n" for _ in topics[:1]),
+            *(f"  groupPerms: {groups!r}\n" for _ in groups[:1]),
+        ]
+    )
+    path = tmp_path_factory.mktemp("conf") / "plain_acl.yml"
+    path.write_text(text)
+    users, acls, _ = read_plain_acl([path])
+
+    found = [f"{user.type.word} {user.name} {user.secret}" for user in users]
+    for acl in acls:
+        for kind in PolicyType:
+            for entry in acl.entries(kind):
+                actions = ",".join(action.word for action in entry.actions)
+                found.append(f"{kind.word} {entry.resource} {actions} {entry.decision.word}")
+    assert apache.ask([f"MIGRATE\t{base64.b64encode(text.encode()).decode()}"]) == ["; ".join(found)]

@@ -5,6 +5,9 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -31,6 +34,7 @@ import org.apache.rocketmq.auth.authorization.model.PolicyEntry;
 import org.apache.rocketmq.auth.authorization.model.Resource;
 import org.apache.rocketmq.auth.authorization.provider.AuthorizationMetadataProvider;
 import org.apache.rocketmq.auth.config.AuthConfig;
+import org.apache.rocketmq.auth.migration.AuthMigrator;
 import org.apache.rocketmq.common.action.Action;
 import org.apache.rocketmq.common.chain.HandlerChain;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -44,6 +48,7 @@ import org.apache.rocketmq.remoting.protocol.RequestHeaderRegistry;
  * ENTRY   policy resource actions sources decision   add an entry of joe
  * ASK     resource actions address                   ALLOW or DENY
  * RIGHTS  code body name=value...                    resources and actions that the request is checked for
+ * MIGRATE file                                       user and entries that plain_acl.yml becomes
  * SIGN    secret version body name=value...          the signature of the request
  */
 public final class Decide implements AuthorizationMetadataProvider {
@@ -57,6 +62,8 @@ public final class Decide implements AuthorizationMetadataProvider {
         config.setConfigName("decide");
         config.setClusterName("C");
         config.setAuthorizationMetadataProvider(Decide.class.getName());
+        config.setAuthenticationMetadataProvider(Users.class.getName());
+        config.setMigrateAuthFromV1Enabled(true);
         AclAuthorizationHandler handler = new AclAuthorizationHandler(config);
         DefaultAuthorizationContextBuilder rights = new DefaultAuthorizationContextBuilder(config);
         ChannelHandlerContext channel = new EmbeddedChannel(new ChannelInboundHandlerAdapter()).pipeline().firstContext();
@@ -77,6 +84,9 @@ public final class Decide implements AuthorizationMetadataProvider {
                     break;
                 case "RIGHTS":
                     answer(out, rights(rights.build(channel, command(words[1], "513", words[2], words, 3))));
+                    break;
+                case "MIGRATE":
+                    answer(out, migrate(config, Base64.getDecoder().decode(words[1])));
                     break;
                 default:
                     RemotingCommand signed = command("1", words[2], words[3], words, 4);
@@ -116,6 +126,26 @@ public final class Decide implements AuthorizationMetadataProvider {
         }
     }
 
+    private static String migrate(AuthConfig config, byte[] file) throws Exception {
+        Path conf = Paths.get(System.getProperty("rocketmq.home.dir"), "conf");
+        Files.createDirectories(conf);
+        Files.write(conf.resolve("plain_acl.yml"), file);
+        Users.ALL.clear();
+        acl = null;
+        new AuthMigrator(config).migrate();
+        List<String> found = new ArrayList<>();
+        for (User user : Users.ALL.values()) {
+            found.add(user.getUserType().getName() + " " + user.getUsername() + " " + user.getPassword());
+        }
+        for (Policy policy : acl == null ? new ArrayList<Policy>() : acl.getPolicies()) {
+            for (PolicyEntry entry : policy.getEntries()) {
+                found.add(policy.getPolicyType().getName() + " " + entry.toResourceStr() + " "
+                    + String.join(",", entry.toActionsStr()) + " " + entry.getDecision().getName());
+            }
+        }
+        return String.join("; ", found);
+    }
+
     private static String rights(List<DefaultAuthorizationContext> contexts) {
         return contexts.stream().map(one -> one.getActions().stream().map(Action::getName)
             .collect(Collectors.joining(" or ")) + " on " + one.getResourceKey()).collect(Collectors.joining("; "));
@@ -147,7 +177,8 @@ public final class Decide implements AuthorizationMetadataProvider {
 
     @Override
     public CompletableFuture<Void> createAcl(Acl created) {
-        throw new UnsupportedOperationException();
+        acl = created;
+        return CompletableFuture.completedFuture(null);
     }
 
     @Override
