@@ -159,3 +159,28 @@ async def test_a_name_server_that_dies_leaves_the_last_figures(terminals: list[T
     await asyncio.to_thread(terminal.wait_for, "no new figures:")
     terminal.press("q")
     assert (await asyncio.to_thread(terminal.end))[0] == 0
+
+
+@pytest.mark.long
+def test_a_frozen_name_server_is_an_error_with_the_time_limit():
+    with RocketMQServer() as mq:
+        address = mq.namesrv_addr
+        mq.freeze()
+        done = subprocess.run(
+            [*COMMAND, "-n", address, "--once"], capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S,
+            check=False,
+        )  # fmt: skip
+        mq.thaw()
+    assert done.returncode == 1
+    assert f"no answer from {address}" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_ends_it_quietly(namesrv: str):
+    with subprocess.Popen(
+        [*COMMAND, "-n", namesrv, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
