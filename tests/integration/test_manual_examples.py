@@ -15,6 +15,9 @@ PAGES = [
 ]
 
 
+# Pages whose programs each start Spark: minutes for what the tests of the sources and of the exports cover.
+LONGEST = ("iceberg.md", "spark.md")
+
 # Tool that the examples of a language need; those of Java have a mark of their own.
 TOOLS = {"go": "go", "javascript": "node"}
 
@@ -26,6 +29,7 @@ def marked(page: Path) -> object:
     tools |= {"curl"} if any("$ curl " in block.text for block in blocks) else set()
     missing = sorted(tool for tool in tools if not shutil.which(tool))
     marks = [pytest.mark.java] if "java" in languages else []
+    marks += [pytest.mark.soak] if page.name in LONGEST else []
     marks += [pytest.mark.spark] if "spark_session" in page.read_text() else []
     marks += [pytest.mark.skip(reason=f"needs {', '.join(missing)}")] if missing else []
     return pytest.param(page, id=f"{page.parent.name}/{page.name}", marks=marks)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.mixed_store import MixedStore
 from tests.support.notebooks import code_cells, printed_by_cells, shown
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(600)]
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "analytics-tour.ipynb"
 MESSAGES = 20_000  # as the notebook says
