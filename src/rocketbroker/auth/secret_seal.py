@@ -13,7 +13,7 @@ Construction: encrypt then authenticate, both by HMAC-SHA256 with keys derived f
 is HMAC(encryption key, nonce | counter), a pseudo-random function in counter mode. The tag is HMAC(authentication key,
 name of the user | nonce | ciphertext), cut to 128 bits. It covers the name, so that nobody who can write the table
 gives a user the secret of another. A nonce is random and new for each sealing. The standard library has no cipher, and
-a broker needs ``cryptography`` for nothing else; a secret has some tens of bytes, so the speed does not matter.
+``cryptography`` is an extra; a secret has some tens of bytes, so the speed does not matter.
 """
 
 import base64
