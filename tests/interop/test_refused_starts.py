@@ -43,7 +43,8 @@ def ended(servers: OurServers, module: str, path: Path) -> str:
         (b"listenPort=\\u12\n", ""),
         (b"\xff\xfe\x00\x01=\xff\n", ""),
         (b"authenticationEnabled=true\n", "authenticationEnabled=true is rejected"),
-        (b"tls.server.mode=enforcing\n", "tls.server.mode=enforcing is rejected"),
+        (b"tls.server.mode=enforcing\n", "tls.server.mode=enforcing needs a certificate"),
+        (b"tls.server.certPath=/absent.pem\ntls.server.keyPath=/absent.key\n", "/absent.pem is no file"),
     ],
 )
 def test_settings_that_cannot_be_read_are_named(
