@@ -426,3 +426,33 @@ async def test_wrong_uses_of_resend_dlq_are_explained(place: Place):
         ran = await place.run("resendDlq", *words)
         assert ran.code in {1, 2}
         assert reason in ran.err.replace("│ ", ""), ran
+
+
+# -- servers that do not answer
+
+
+@pytest.mark.parametrize("words", [("tail", "T"), ("export", "T", "--to", "-"), ("resendDlq", "CG")])
+async def test_frozen_servers_are_named(place: Place, words: tuple[str, ...]):
+    address = place.mq.namesrv_addr
+    place.mq.freeze()
+    try:
+        ran = await asyncio.to_thread(CliRunner().invoke, app, [*words, "-n", address])
+    finally:
+        place.mq.thaw()
+    assert ran.exit_code == 1
+    assert address in ran.stderr
+    assert ran.stdout == ""
+
+
+async def test_an_import_that_is_rejected_says_how_to_resume(place: Place):
+    await place.fill(4)
+    file = place.folder / "t.jsonl"
+    await place.run("export", "T", "--to", str(file))
+    ran = await place.run("import", str(file), "--to-topic", "T=a b")
+    assert (ran.code, "illegal characters" in ran.out) == (0, True)
+    async with AdminClient(place.mq.namesrv_addr) as admin:
+        await admin.create_and_update_topic_config(place.mq.broker_addr, TopicConfig("Closed", 2, 2, 4))
+    ran = await place.run("import", str(file), "--to-topic", "T=Closed")
+    assert ran.code == 1
+    assert "0 messages are sent; continue by --resume" in ran.err
+    assert (place.folder / "t.jsonl.import").exists()

@@ -52,10 +52,8 @@ async def update_sub_group_list(
         await chosen_masters(admin, broker_addr, cluster_name),
         lambda address: admin.create_and_update_subscription_group_config_list(address, configs),
     )
-    lines = [
-        f"submit batch of subscription group config to {address} success, please check the result later."
-        for address in succeeded
-    ]
+    kind = "group" if cluster_name is None else "subscription group"
+    lines = [f"submit batch of {kind} config to {each} success, please check the result later." for each in succeeded]
     data = {"brokers": succeeded, "groups": [config.group_name for config in configs]}
     return Report(data, lines, [f"{address}: {with_hint(error)}" for address, error in failed.items()])
 

@@ -99,15 +99,29 @@ async def query_msg_by_id(
 
 
 async def shown_messages(
-    admin: AdminClient, messages: list[MessageExt], charset: str, failures: list[str] | None = None
+    admin: AdminClient,
+    messages: list[MessageExt],
+    charset: str,
+    failures: list[str] | None = None,
+    *,
+    with_offset_id: bool = True,
 ) -> Report:
-    """Return the report of messages with the state of each in the groups of its topic."""
+    """Return the report of messages with the state of each in the groups of its topic.
+
+    Args:
+        admin: the client.
+        messages: the messages.
+        charset: charset of the bodies.
+        failures: reasons of others that are not shown.
+        with_offset_id: print the offset message id, which RocketMQ's queryMsgByUniqueKey leaves out.
+    """
     rows: list[MessageRow] = []
     lines: list[str] = []
     for message in messages:
         tracks = await message_track_detail(admin, message)
         rows.append(message_row(message, tracks))
-        lines += [*message_lines(message, charset), "", *([str(track) for track in tracks] or ["WARN: No Consumer"])]
+        fields = message_lines(message, charset)
+        lines += [*fields[not with_offset_id :], "", *([str(track) for track in tracks] or ["WARN: No Consumer"])]
     return Report({"messages": rows}, lines, failures or [])
 
 
@@ -293,7 +307,7 @@ async def query_msg_by_unique_key(
         raise ClientError(f"topic {topic} has no message with the unique id {msg_id}")
     if to_client:
         return await consume_directly(admin, *to_client, found[:1], [])
-    return await shown_messages(admin, found if show_all else found[:1], "UTF-8")
+    return await shown_messages(admin, found if show_all else found[:1], "UTF-8", with_offset_id=False)
 
 
 @sub_command("queryMsgByOffset", "Show the message at an offset of a queue.", reads=True)

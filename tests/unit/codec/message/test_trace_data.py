@@ -5,6 +5,8 @@ from rocketbroker.codec.message.trace_data import (
     PubTrace,
     SubAfterTrace,
     SubBeforeTrace,
+    Trace,
+    decode_traces,
     encode_trace,
     trace_keys,
 )
@@ -46,3 +48,18 @@ def test_a_consumption_and_a_transaction_have_theirs():
         encode_trace(end)
         == f"EndTransaction 17 r g t {ID}  k h:1 2 tid COMMIT_MESSAGE true".replace(" ", "\x01") + "\x02"
     )
+
+
+def test_traces_are_decoded_as_they_were_encoded():
+    traces: list[Trace] = [
+        PubTrace(1, "r", "PG", "T", "ID", "A", "k1 k2", "h:1", 5, 7, 0, "OFFSET", True),
+        SubAfterTrace("q", "ID", 3, False, "k1", 4, 9, "CG"),
+    ]
+    assert decode_traces("".join(map(encode_trace, traces))) == traces
+
+
+def test_traces_of_older_clients_and_of_unknown_kinds():
+    older = "SubAfter\x01q\x01ID\x013\x01true\x01k1\x02"
+    assert decode_traces(older) == [SubAfterTrace("q", "ID", 3, True, "k1", 0, 0, "")]
+    for text in ("", "\x02", "Recall\x011\x02", "Pub\x011\x02", older.replace("\x013\x01", "\x01many\x01"), "no trace"):
+        assert decode_traces(text) == []

@@ -1,0 +1,84 @@
+"""Files of exported messages: a target that is continued behind a mark, and rows that are read back."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from rocketbroker.analytics.jobs.exported_rows import exported_row
+from rocketbroker.app.mqadmin.message_files import JsonLinesWriter, ParquetWriter, RowWriter, export_files, rows_of
+from rocketbroker.common.errors import ConfigError, StoreError
+from tests.support.stored_message import stored
+
+Make = Callable[[Path, int | None], RowWriter]
+
+
+def row(number: int) -> dict[str, Any]:
+    return exported_row(stored(b"body %d" % number, properties={"TAGS": "A"}, queue_offset=number), "broker-a")
+
+
+@pytest.mark.parametrize("make", [JsonLinesWriter, ParquetWriter])
+def test_rows_behind_the_mark_are_dropped_when_it_is_continued(tmp_path: Path, make: Make):
+    target = tmp_path / ("t.parquet" if make is ParquetWriter else "t.jsonl")
+    killed = make(target, None)
+    killed.write([row(0), row(1)])
+    mark = killed.mark(force=True)
+    killed.write([row(2)])
+    killed.mark(force=True)
+    killed.close()
+    assert not target.exists()
+    writer = make(target, mark)
+    writer.write([row(2), row(3)])
+    writer.finish()
+    writer.close()
+    found = [each for path in export_files(target) for each in rows_of(path)]
+    assert [each["queue_offset"] for each in found] == [0, 1, 2, 3]
+    assert found[1] == row(1)
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def test_a_parquet_file_is_written_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rocketbroker.app.mqadmin.message_files._MOST_ROWS", 2)
+    writer = ParquetWriter(tmp_path / "t", None)
+    writer.write([row(0)])
+    assert writer.mark() is None
+    writer.write([row(1)])
+    assert writer.mark() == 1
+    writer.finish()
+    (file,) = export_files(tmp_path / "t")
+    assert pq.read_metadata(file).num_rows == 2
+
+
+def test_an_empty_export_has_a_file_with_the_columns(tmp_path: Path):
+    writer = ParquetWriter(tmp_path / "t", None)
+    writer.finish()
+    (file,) = export_files(tmp_path / "t")
+    assert list(rows_of(file)) == []
+    assert pq.read_schema(file).names == list(row(0))
+
+
+def test_lines_of_other_kinds_are_rows_without_values(tmp_path: Path):
+    file = tmp_path / "t.jsonl.gz"
+    lines = [b"{half", b"", b"[1]", json.dumps({"topic": "T", "body": "no base64!"}).encode(), b'{"topic": "T"}']
+    file.write_bytes(gzip.compress(b"\n".join(lines)))
+    assert list(rows_of(file)) == [{}, {}, {}, {"topic": "T", "body": b""}]
+
+
+def test_unreadable_sources_are_named(tmp_path: Path):
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(b'{"topic": "T"}\n' * 100)[:-20])
+    with pytest.raises(StoreError, match=r"cut\.jsonl\.gz cannot be read"):
+        list(rows_of(cut))
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"no parquet")
+    with pytest.raises(StoreError, match=r"broken\.parquet cannot be read"):
+        list(rows_of(broken))
+    with pytest.raises(ConfigError, match="does not exist"):
+        export_files(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no file of exported messages"):
+        export_files(tmp_path / "empty")
