@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "clients": "clients",
     "delayed": "delayed",
     "first_message": "starts",
+    "metrics": "metrics",
     "namesrv_scale": "scaling",
     "pop": "side_by_side",
     "profile_batch": "profiles",
