@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from docs._ext import (
+    board_picture,
     configuration,
     mqadmin,
     mqadmin_index,
@@ -25,6 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "coming-from-rocketmq/settings.md": rocketmq_settings.render,
     "internals/proofs.md": proofs.render,
     "internals/rooms.svg": rooms_picture.render,
+    "operations/board.svg": board_picture.render,
     "reference/configuration.md": configuration.render,
     "reference/mqadmin.md": mqadmin.render,
     "reference/mqstore.md": mqstore.render,
