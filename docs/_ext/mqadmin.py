@@ -77,6 +77,16 @@ RocketMQ, by what they report. [Find out why](../operations/find-out-why.md) sho
 say what it was asked.""",
         "mqadmin doctor -n 127.0.0.1:9876",
     ),
+    "why": (
+        """\
+Not a command of RocketMQ. Follows one message to one group and says in plain sentences if and where it is stored, if
+the group's filter selects it, how far the group has come, which client consumes the queue, how often it was retried, if
+it is in the dead-letter queue, and what its traces say. The last line says what to do. Without `--key`, `--id` and
+`--offset` it takes the next message of the queue that is furthest behind. In JSON: `group`, `topic`, `outcome`,
+`sentences`, `advice`, `msgId`, `brokerName`, `queueId` and `queueOffset`. The outcomes are in
+[Find out why](../operations/find-out-why.md).""",
+        "mqadmin why CG_Test TopicTest -n 127.0.0.1:9876 --key order-1",
+    ),
     "topicList": (
         """\
 In JSON: `topics`, a list of names; with `-c` a list of `clusterName`, `topic` and `consumerGroups`.""",

@@ -9,6 +9,9 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "doctor": {
         "doctor": "Find what is wrong with a cluster, and how to mend it.",
     },
+    "why": {
+        "why": "Explain what became of a message in a consumer group.",
+    },
     "clusters": {
         "clusterList": "List clusters and their brokers.",
     },
