@@ -481,6 +481,7 @@ class BrokerController:
                 parts_of=self._fast_failure.parts_of,
             ),
             tls=self._tls.server,
+            send_away_s=lambda: transport.send_away_s,
         )
         if self._sockets:
             server.listen_on(self._sockets)

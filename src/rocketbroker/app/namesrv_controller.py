@@ -67,6 +67,7 @@ class NamesrvController:
             limits=limits_of(transport),
             hooks=EndpointHooks(on_close=self.route_info_manager.connection_closed, admit=mode, is_trusted=mode.trusts),
             tls=self._tls.server,
+            send_away_s=lambda: transport.send_away_s,
         )
         self.address_server: AddressServer | None = None
         if config.address_server_enable:

@@ -7,6 +7,7 @@ the time until any other is served grows with the number of busy connections, ne
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import itertools
 import logging
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
@@ -27,6 +30,8 @@ from rocketbroker.transport.request_meter import Cause, RequestMeter
 log = logging.getLogger(__name__)
 
 _REPEAT_LOG_S = 10.0
+# MQVersion.Version.V5_3_1.ordinal(): later clients know GO_AWAY.
+_LAST_WITHOUT_GO_AWAY = 475
 # Connections kept for administrators, brokers and this machine: a sixteenth, and enough for some hosts with tools.
 _SHARE_OF_RESERVE = 16
 _MOST_RESERVED = 256
@@ -165,6 +170,16 @@ class EndpointConnection(Connection, Protocol):
         """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
 
 
+def _send_away(_connection: Connection, command: Command) -> None:
+    """Reject a request of a client that knows GO_AWAY (NettyRemotingAbstract.processRequestCommand).
+
+    Raises:
+        BrokerResponseError: GO_AWAY.
+    """
+    if command.version > _LAST_WITHOUT_GO_AWAY:
+        raise BrokerResponseError(ResponseCode.GO_AWAY, "please go away: this server is stopping")
+
+
 def _no_parts(_answer: object) -> None:
     pass
 
@@ -211,6 +226,7 @@ class Endpoint:
         throttles: bool = True,
     ) -> None:
         self.hooks = hooks
+        self._routes = routes
         self._tables = route_tables(routes)
         self.meter = RequestMeter(routes, limits.slow_request_s)
         self.throttles = throttles
@@ -318,6 +334,22 @@ class Endpoint:
         for connection in self.connections:
             connection.admit()
 
+    def go_away(self) -> None:
+        """Answer GO_AWAY to each further request of a peer that knows it; others are served as before.
+
+        Such a peer asks for a new route and sends elsewhere, before its connection is closed under its requests.
+        """
+        self._tables = route_tables({code: route.guarded(_send_away) for code, route in self._routes.items()})
+        self.readmit()
+
+    async def wait_until_left(self, timeout_s: float) -> None:
+        """Wait until all peers have left, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.connections:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+
     def accept(self, connection: EndpointConnection, transport: asyncio.BaseTransport) -> bool:
         """Register a connection; return false if there are too many, in total or from its address."""
         sock = transport.get_extra_info("socket")
@@ -335,12 +367,7 @@ class Endpoint:
             await self.tasks.stop()
             for connection in list(self.connections):
                 connection.close(reason)
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                while self.connections:
-                    self._all_gone.clear()
-                    await self._all_gone.wait()
-        except TimeoutError:
-            pass
+            await self.wait_until_left(_CLOSE_TIMEOUT_S)
         finally:
             for connection in list(self.connections):
                 connection.drop(reason)

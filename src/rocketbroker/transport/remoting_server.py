@@ -1,17 +1,21 @@
 """Listening endpoint, and the ports that it binds (NettyRemotingServer)."""
 
 import asyncio
+import logging
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.request_meter import RequestMeter
 from rocketbroker.transport.tls_transport import FirstByte, ServerTls
+
+log = logging.getLogger(__name__)
 
 # Bound sockets that do not listen yet: a server knows its port before anything depends on it.
 #
@@ -126,6 +130,8 @@ class RemotingServer:
         limits: limits on peers.
         hooks: callables that take part in the work of its connections.
         tls: serves TLS, besides plain text or alone; ``None`` for plain text alone.
+        send_away_s: returns the seconds for which a stop answers GO_AWAY before it closes connections; 0 closes them
+            at once.
     """
 
     def __init__(
@@ -137,8 +143,10 @@ class RemotingServer:
         limits: ConnectionLimits = DEFAULT_LIMITS,
         hooks: EndpointHooks = EndpointHooks(),  # noqa: B008 - a tuple never changes
         tls: ServerTls | None = None,
+        send_away_s: Callable[[], float] = float,
     ) -> None:
         self.tls = tls
+        self._send_away_s = send_away_s
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
@@ -196,7 +204,27 @@ class RemotingServer:
         return connection if self.tls is None else FirstByte(connection, self.tls)
 
     async def stop(self) -> None:
-        """Stop accepting, end the tasks of open requests, close all connections."""
+        """Send clients away if wanted, stop accepting, end the tasks of open requests, close all connections.
+
+        Clients are sent away while connections are still accepted: RocketMQ's client answers GO_AWAY by a new
+        connection, and would take a refused one for a broken broker.
+        """
+        limit_s, count = self._send_away_s(), len(self._endpoint.connections)
+        if limit_s and count:
+            log.info(
+                "clients of %d connections are sent to other brokers; the server stops once they have left, or after "
+                "%g s (shutdownWaitTimeSeconds)",
+                count,
+                limit_s,
+            )
+            self._endpoint.go_away()
+            await self._endpoint.wait_until_left(limit_s)
+            figures = self._endpoint.meter.figures.items()
+            log.info(
+                "%d requests were answered GO_AWAY; connections that are left: %d",
+                sum(each.count for key, each in figures if key.response_code == ResponseCode.GO_AWAY),
+                len(self._endpoint.connections),
+            )
         for server in self._servers:
             server.close()
         self._servers.clear()

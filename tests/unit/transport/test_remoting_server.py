@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import endpoint, remoting_server
 from rocketbroker.transport.endpoint import EndpointHooks
@@ -456,3 +458,52 @@ async def test_stop_does_not_wait_for_a_peer_that_does_not_read(server: Remoting
             await server.stop()
 
         await until(lambda: not server.connections)
+
+
+def of_version(version: int, code: int = ECHO) -> bytes:
+    command = request(code)
+    command.version = version
+    command.opaque = 1
+    return encode_frame(command)
+
+
+async def test_a_stop_sends_clients_away_that_know_it(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host=LOOPBACK, send_away_s=lambda: 60.0)
+    await server.start()
+    peer = await Peer.open(server.port)
+    assert (await peer.ask(of_version(513))).code == 0
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0)
+
+    answer = await peer.ask(of_version(476))
+    assert (answer.code, answer.remark) == (ResponseCode.GO_AWAY, "please go away: this server is stopping")
+    assert (await peer.ask(of_version(475))).code == 0, "5.3.1 does not know GO_AWAY"
+    again = await Peer.open(server.port)
+    assert (await again.ask(of_version(513))).code == ResponseCode.GO_AWAY
+    assert not stopping.done()
+
+    await again.close()
+    await peer.close()
+    async with asyncio.timeout(30):
+        await stopping
+
+
+async def test_a_client_that_stays_holds_a_stop_for_its_time_alone(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host=LOOPBACK, send_away_s=lambda: 0.01)
+    await server.start()
+    peer = await Peer.open(server.port)
+    assert (await peer.ask(frame(ECHO))).code == 0
+
+    async with asyncio.timeout(60):
+        await server.stop()
+
+    assert await peer.at_end() == b""
+    await peer.close()
+
+
+async def test_a_stop_without_clients_waits_for_nobody(handlers: Handlers):
+    server = RemotingServer(handlers.routes(), host=LOOPBACK, send_away_s=lambda: 3600.0)
+    await server.start()
+
+    async with asyncio.timeout(60):
+        await server.stop()

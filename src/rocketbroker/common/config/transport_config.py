@@ -7,6 +7,7 @@ from pydantic import AfterValidator
 from rocketbroker.common.config.fields import (
     ALL_ADDRESSES,
     BIND_WORDS,
+    HOT,
     PORT_MAX,
     BindAddress,
     Flag,
@@ -142,6 +143,18 @@ class TransportConfig(TlsSettings):
         "Kernel receive buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_rmem).",
         size(0, 1 << 30),
     )
+    enable_shutdown_gracefully: Flag = setting(
+        False,
+        "At a stop, answer GO_AWAY to the requests of clients that know it (5.3.2 and later): they turn to other "
+        "brokers before their connections close.",
+        HOT,
+    )
+    shutdown_wait_time_seconds: Whole = setting(
+        30,
+        "Longest time for which a stop answers GO_AWAY, if enableShutdownGracefully=true; it ends once all "
+        "clients have left.",
+        whole(0, 3_600, "s", hot=True),
+    )
     server_socket_snd_buf_size: Whole = setting(
         0,
         "Kernel send buffer of each connection; 0 leaves the size to the kernel, which lets it grow (tcp_wmem).",
@@ -153,3 +166,8 @@ class TransportConfig(TlsSettings):
         size(4_096, 1 << 30, own=True),
         name="com.rocketmq.remoting.frameMaxLength",
     )
+
+    @property
+    def send_away_s(self) -> float:
+        """Seconds for which a stop answers GO_AWAY."""
+        return self.shutdown_wait_time_seconds if self.enable_shutdown_gracefully else 0

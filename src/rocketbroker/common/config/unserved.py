@@ -83,7 +83,6 @@ EXPECTED: Final = {
     "serverLoadBalancerEnabled": "RocketMQ has dropped this name; write serverLoadBalancerEnable",
     "haSlaveFallbehindMax": "RocketMQ has dropped this name; write haMaxGapNotInSync",
     "maxDelayTime": "RocketMQ has dropped this name; write timerMaxDelaySec",
-    "enableShutdownGracefully": "clients notice a stop by their closed connections",
     "filterServerNums": "filter servers ended with RocketMQ 4.3; filter by SQL92 (enablePropertyFilter)",
 }
 
@@ -137,7 +136,7 @@ REASONS: Final = (
         connectTimeoutMillis channelNotActiveInterval isScanAvailableNameSrv scanAvailableNameSrv
         clientChannelMaxIdleTimeSeconds clientSocketSndBufSize clientSocketRcvBufSize clientCloseSocketIfTimeout
         clientPooledByteBufAllocatorEnable enableReconnectForGoAway enableTransparentRetry grpcBossLoopNum
-        rocketmqHome shutdownWaitTimeSeconds
+        rocketmqHome
         grpcWorkerLoopNum enableGrpcEpoll enablePrintJstack printJstackInMillis printThreadPoolStatusInMillis
         sendHeartbeatTimeoutMillis forwardTimeout compatibleWithOldNameSrv
         """,
