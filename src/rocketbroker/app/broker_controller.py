@@ -74,6 +74,7 @@ from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
+from rocketbroker.metrics.health import BrokerHealth, not_ready
 from rocketbroker.processor.broker_table import AdminParts, BrokerParts, PopParts, broker_routes
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.store.clean.clean_files_service import CleanFilesService, QueueRange
@@ -196,6 +197,15 @@ class BrokerController:
             clock,
         )
         self._synchronize = self._make_slave_synchronize()
+        self.health = BrokerHealth(
+            config,
+            settings.store,
+            self.store.refusals,
+            self.outer_api,
+            self.replication.service,
+            self.replication.client,
+            lambda: self.parts.role is not None,
+        )
         # Requests
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
@@ -459,6 +469,7 @@ class BrokerController:
                 self._timer_metrics,
                 self.replication.runtime_info,
                 self.replication.problem,
+                lambda: not_ready(self.health),
                 self.acting.state.sync_soon,
                 self.acting.own_ha_info,
                 self.acting.hand_over,

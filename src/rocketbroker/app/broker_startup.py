@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketbroker.app.command_line import Version, new_app
+from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import log_access, print_remarks, run, serve, spare_the_collector
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
@@ -47,6 +47,7 @@ def mqbroker(
     print_important: Annotated[
         bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
     ] = False,
+    check: Check = False,
     version: Version = False,
 ) -> None:
     """Run a RocketMQ broker until SIGTERM or SIGINT."""
@@ -55,7 +56,9 @@ def mqbroker(
         brokers = [load_broker_settings(file, namesrv_addr) for file in files]
         if proxy:
             brokers = [settings.with_broker(grpc_server_enable=True) for settings in brokers]
-        if print_config or print_important:
+        if check:
+            _probe(brokers)
+        elif print_config or print_important:
             for settings in brokers:
                 _print_settings(settings, important=print_important)
         elif len(brokers) > 1:
@@ -66,6 +69,15 @@ def mqbroker(
     except (ConfigError, StoreError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
+
+
+def _probe(brokers: Sequence[BrokerSettings]) -> None:
+    from rocketbroker.app.probe import probe_broker, report, transport_address
+
+    if len(brokers) > 1:
+        raise ConfigError("--check takes one -c: it probes one broker")
+    address = transport_address(brokers[0].transport)
+    report("mqbroker", probe_broker(address), address)
 
 
 def _print_settings(settings: BrokerSettings, *, important: bool) -> None:

@@ -46,6 +46,12 @@ Version = Annotated[
 ]
 
 
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Ask the server of these settings, on this machine, if it is ready; end with 0 or 1."),
+]
+
+
 class SubCommand(NamedTuple):
     """A sub-command: its module in the command's package, its one-line summary and its function."""
 

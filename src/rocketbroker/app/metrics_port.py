@@ -13,7 +13,6 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
-from rocketbroker.broker.registration.broker_outer_api import BrokerOuterApi
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -51,10 +50,7 @@ class BrokerParts(Protocol):
     timer: TimerMessageStore
     replication: BrokerReplication
     parts: RoleParts
-
-    @property
-    def outer_api(self) -> BrokerOuterApi:
-        """The name servers."""
+    health: BrokerHealth
 
     @property
     def grpc_figures(self) -> GrpcFigures | None:
@@ -88,15 +84,6 @@ class BrokerMetricsPort(MetricsService):
         meters = broker.stats.meters
         assert meters is not None, "they exist while metrics do"
         self._roles = broker.parts
-        health = BrokerHealth(
-            config,
-            settings.store,
-            store.refusals,
-            broker.outer_api,
-            replication.service,
-            replication.client,
-            self._is_serving,
-        )
         tables = BrokerTables(
             broker.topic_configs,
             broker.subscription_groups,
@@ -127,9 +114,11 @@ class BrokerMetricsPort(MetricsService):
             RemotingMetricsManager(server),
             DefaultStoreMetricsManager(store, broker.timer, meters, clock, measure_disk),
             PopMetricsManager(check_points, meters, clock),
-            OwnMetrics(loop_watch, copying, health, acknowledged, _proxy(config, broker.grpc_figures)),
+            OwnMetrics(loop_watch, copying, broker.health, acknowledged, _proxy(config, broker.grpc_figures)),
         )
-        source = Source(self._report, health, ProtectedMode(settings.transport), settings.transport.bind_address, clock)
+        source = Source(
+            self._report, broker.health, ProtectedMode(settings.transport), settings.transport.bind_address, clock
+        )
         super().__init__(exporter_of(config, source), loop_watch, copying)
 
     def _is_serving(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.command_line import Version, new_app
+from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import log_access, print_remarks, run, serve
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
@@ -28,18 +28,28 @@ def mqnamesrv(
         str | None,
         typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT", help="Accepted and ignored, as in RocketMQ."),
     ] = None,
+    check: Check = False,
     version: Version = False,
 ) -> None:
     """Run a RocketMQ name server until SIGTERM or SIGINT."""
     try:
         settings = load_namesrv_settings(config_file)
-        if print_config:
+        if check:
+            _probe(settings)
+        elif print_config:
             _print_settings(settings)
         else:
             _run(settings)
     except ConfigError as error:
         print(f"mqnamesrv: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
+
+
+def _probe(settings: NamesrvSettings) -> None:
+    from rocketbroker.app.probe import probe_namesrv, report, transport_address
+
+    address = transport_address(settings.transport)
+    report("mqnamesrv", probe_namesrv(address), address)
 
 
 def _print_settings(settings: NamesrvSettings) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from rocketbroker.app.broker_startup import run_broker
-from rocketbroker.app.command_line import Version, new_app
+from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
 from rocketbroker.app.server_process import print_remarks, run, serve
 from rocketbroker.common.config.hosts import local_address
@@ -46,6 +46,7 @@ def mqproxy(
         str | None,
         typer.Option("-bc", "--brokerConfigPath", metavar="FILE", help="Properties file of the broker in local mode."),
     ] = None,
+    check: Check = False,
     version: Version = False,
 ) -> None:
     """Serve the 5.x SDKs of RocketMQ, which speak gRPC, until SIGTERM or SIGINT."""
@@ -55,11 +56,20 @@ def mqproxy(
     entries += [Entry(name, value, "the command line") for name, value in given.items() if value is not None]
     try:
         settings = load_proxy_settings(proxy_config_path, entries)
+        if check:
+            _probe(settings)
         print_remarks("mqproxy", settings)
         _run(settings, proxy_config_path or "")
     except (ConfigError, StoreError) as error:
         print(f"mqproxy: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
+
+
+def _probe(settings: ProxySettings) -> None:
+    from rocketbroker.app.probe import own_address, probe_grpc, report
+
+    address = own_address("", settings.proxy.grpc_server_port)
+    report("mqproxy", probe_grpc(address, settings.proxy), address)
 
 
 def _run(settings: ProxySettings, path: str) -> None:

@@ -14,6 +14,7 @@ from rocketbroker.common.config.proxy_settings import ProxySettings
 from rocketbroker.common.config.tls_settings import has_certificate
 from rocketbroker.common.lifecycle import Part
 from rocketbroker.common.open_files import connection_limit
+from rocketbroker.common.service_manager import ServiceManager
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
@@ -42,8 +43,9 @@ async def serve(part: Part, booted: Callable[[], Awaitable[None] | None], *, can
     """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
 
     A signal during the start takes effect after it, or cancels it if ``cancels_start``. Errors of the start are raised.
+    systemd is told that the process serves, and that it stops.
     """
-    stopped = asyncio.Event()
+    stopped, manager = asyncio.Event(), ServiceManager()
     loop = asyncio.get_running_loop()
     starting = loop.create_task(part.start())
 
@@ -64,8 +66,10 @@ async def serve(part: Part, booted: Callable[[], Awaitable[None] | None], *, can
             said = booted()
             if said is not None:
                 await said
+            manager.ready("serving")
             await stopped.wait()
         finally:
+            manager.stopping("stopping")
             await part.stop()
     finally:
         for number in signals:

@@ -27,6 +27,11 @@ class Health(Protocol):
         """Return the conditions under which it serves."""
 
 
+def not_ready(health: Health) -> str:
+    """Return the conditions that do not hold, each with its reason; empty for a server that is ready."""
+    return "; ".join(f"{each.name}: {each.reason}" for each in health.ready() if not each.ok)
+
+
 class NameServers(Protocol):
     """The name servers of a broker."""
 

@@ -91,6 +91,7 @@ class AdminParts:
         timer_metrics: counts that a slave only keeps for its master.
         ha_status: returns the state of replication.
         replication_problem: returns the reason why this slave does not follow its master, empty if it does.
+        not_ready: returns the reasons why the broker is not ready, empty if it is.
         look_for_members: has this slave ask the name servers for the live brokers of its name.
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
         hand_over: called at a slave with a master that is about to register.
@@ -106,6 +107,7 @@ class AdminParts:
     timer_metrics: TimerMetrics
     ha_status: Callable[[], HARuntimeInfo]
     replication_problem: Callable[[], str]
+    not_ready: Callable[[], str]
     look_for_members: Callable[[], None]
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
     hand_over: Callable[[Master], Awaitable[None]]
@@ -256,6 +258,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             timer_info=parts.timer.runtime_info,
             send_info=fast_failure.runtime_info,
             replication_problem=admin.replication_problem,
+            not_ready=admin.not_ready,
         ),
         StatisticsRequests(
             broker_name=parts.config.broker_name,

@@ -6,6 +6,7 @@ those in ``NOT_MEASURED``.
 These keys are not RocketMQ's, and absent while they would be 0 or empty:
 
 - ``replicationProblem``: reason why a slave does not follow its master;
+- ``notReady``: reasons why the broker is not ready, as ``mqbroker --check`` and /readyz tell them;
 - ``damagedMessages``: number of messages found damaged since the start;
 - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
   began to disagree about its subscriptions, and number of groups whose clients disagree now;
@@ -79,6 +80,7 @@ class RuntimeInfoRequests:
         timer_info: returns the keys of timer messages.
         send_info: returns the keys of the queue of sends that are not acknowledged.
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
+        not_ready: returns the reasons why the broker is not ready, empty if it is.
     """
 
     config: BrokerConfig
@@ -92,6 +94,7 @@ class RuntimeInfoRequests:
     timer_info: Callable[[], dict[str, str]]
     send_info: Callable[[], dict[str, str]]
     replication_problem: Callable[[], str]
+    not_ready: Callable[[], str]
 
     @answers(RequestCode.GET_BROKER_RUNTIME_INFO, audience=Audience.BROKER)
     async def get_broker_runtime_info(self, _connection: Connection, _command: Command) -> Command:
@@ -104,6 +107,8 @@ class RuntimeInfoRequests:
         if problem := self.replication_problem():
             table["replicationProblem"] = problem
         table["startAcceptSendRequestTimeStamp"] = str(self.config.start_accept_send_request_time_stamp)
+        if reasons := self.not_ready():
+            table["notReady"] = reasons
         table["brokerActive"] = str(self.is_active()).lower()
         table["brokerVersionDesc"] = BROKER_VERSION_DESC
         return response(body=KVTable(table).encode())

@@ -18,7 +18,7 @@ from tests.support.stores import message
 
 @pytest.fixture
 def ask(parts, store, schedule):
-    async def ask(active=True, problem=""):
+    async def ask(active=True, problem="", not_ready=""):
         with ThreadPoolExecutor(1) as executor:
             processor = family(
                 RuntimeInfoRequests,
@@ -30,6 +30,7 @@ def ask(parts, store, schedule):
                 timer_info=lambda: {"timerCongestNum": "7"},
                 send_info=lambda: {"sendThreadPoolQueueSize": "3"},
                 replication_problem=lambda: problem,
+                not_ready=lambda: not_ready,
             )
             answer = await call_async(processor.get_broker_runtime_info)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})
@@ -72,6 +73,11 @@ async def test_values_follow_what_happens(parts, store, schedule, ask):
     store.flusher.flush()
     table = await ask()
     assert (table["dispatchBehindBytes"], table["remainHowManyDataToFlush"]) == ("0", "0 B")
+
+
+async def test_a_broker_that_is_not_ready_says_why(ask):
+    assert "notReady" not in await ask()
+    assert (await ask(not_ready="disk: it is full"))["notReady"] == "disk: it is full"
 
 
 async def test_damaged_messages_are_counted_while_there_are_any(ask, store):
