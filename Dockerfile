@@ -1,9 +1,10 @@
-# A name server and a broker for development and tests: mqdev in a container. docs/start/test-your-app.md says how to use it.
+# A name server and a broker for development and tests: mqdev in a container. docs/start/test-your-app.md says how to use
+# it, docs/operations/deploy.md how to run mqbroker, mqnamesrv and mqproxy by the same image.
 FROM python:3.13-slim AS build
 WORKDIR /build
-COPY requirements/core.txt requirements/build.txt requirements/
+COPY requirements/metrics.txt requirements/build.txt requirements/
 RUN python -m venv /opt/rocketbroker \
-    && /opt/rocketbroker/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/core.txt \
+    && /opt/rocketbroker/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/metrics.txt \
     && pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
@@ -21,6 +22,6 @@ WORKDIR /var/lib/rocketbroker
 VOLUME /var/lib/rocketbroker
 EXPOSE 9876 10909 10911
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --start-interval=2s --retries=5 CMD ["mqadmin", "clusterList", "-n", "127.0.0.1:9876"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --start-interval=2s --retries=5 CMD ["mqbroker", "--check"]
 ENTRYPOINT ["mqdev", "--host", "0.0.0.0"]
 CMD ["--store", "/var/lib/rocketbroker/store"]

@@ -26,7 +26,7 @@ def words(instruction: str) -> list[str]:
 
 async def started(command: list[str], folder: Path, **environment: str) -> asyncio.subprocess.Process:
     """Start one of our commands from the checkout."""
-    modules = {"mqdev": "rocketbroker.testing.mqdev", "mqadmin": "rocketbroker.app.mqadmin.cli"}
+    modules = {"mqdev": "rocketbroker.testing.mqdev", "mqbroker": "rocketbroker.app.broker_startup"}
     run = f"import sys; sys.argv[0] = {command[0]!r}; from {modules[command[0]]} import main; sys.exit(main())"
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", run, *command[1:],
@@ -38,7 +38,9 @@ async def test_the_entry_point_serves_the_advertised_host_and_the_health_check_s
     port = free_ports(5, 3)
     entry = [*words("^ENTRYPOINT"), *(word.replace("/var/lib/rocketbroker", str(tmp_path)) for word in words("^CMD"))]
     ports = ["--port", str(port), "--broker-port", str(port + 5)]
-    check = [word.replace(":9876", f":{port}") for word in words("HEALTHCHECK .* CMD")]
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"listenPort={port + 5}\n")
+    check = [*words("HEALTHCHECK .* CMD"), "-c", str(conf)]
     server = await started([*entry, *ports], tmp_path, MQ_ADVERTISED_HOST="localhost")
     try:
         async with asyncio.timeout(LIMIT_S):
