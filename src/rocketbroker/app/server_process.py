@@ -43,7 +43,7 @@ async def serve(part: Part, booted: Callable[[], Awaitable[None] | None], *, can
     """Start a part, call ``booted``, wait for SIGTERM or SIGINT, stop the part.
 
     A signal during the start takes effect after it, or cancels it if ``cancels_start``. Errors of the start are raised.
-    systemd is told that the process serves, and that it stops.
+    systemd learns that the process serves, and that it stops.
     """
     stopped, manager = asyncio.Event(), ServiceManager()
     loop = asyncio.get_running_loop()
