@@ -13,7 +13,9 @@ from tests.support.metrics_script import GOLDEN, SETTINGS, TOPIC, Shape, page_af
 from tests.support.other_machine import OtherMachine
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.ports import free_ports
+from tests.support.raw_client import RawClient
 
+SEND_MESSAGE, TOPIC_NOT_EXIST = 10, 17
 ROOT = Path(__file__).resolve().parents[2]
 # Metrics of Apache's page that ours lacks.
 MISSING = {
@@ -28,6 +30,13 @@ class Measured:
 
     def __init__(self, broker: OurServer, url: str) -> None:
         self.url = url
+        with RawClient(broker.address) as client:
+            fields = {
+                "producerGroup": "P", "topic": "Unknown", "defaultTopic": "None", "defaultTopicQueueNums": "1",
+                "queueId": "0", "sysFlag": "0", "bornTimestamp": "0", "flag": "0", "properties": "",
+                "reconsumeTimes": "0", "unitMode": "false", "batch": "false",
+            }  # fmt: skip
+            assert client.ask(SEND_MESSAGE, fields, b"body").code == TOPIC_NOT_EXIST
         self.page = page_after(broker.address, f"{url}/metrics")
 
 
@@ -89,6 +98,10 @@ def test_the_figures_are_those_of_the_requests(measured: Measured):
     assert value("rocketmq_consumer_connections", 'consumer_group="CG_Measured"', 'consume_mode="push"') == 1
     assert value("rocketmq_rpc_latency_milliseconds_count", "pull_message", 'is_long_polling="true"') == 1
     assert value("rocketmq_consumer_lag_messages", topic) >= 4
+    lag = value("rocketbroker_consumer_queue_lag_messages", topic, 'queue_id="0"', 'is_retry="false"')
+    assert lag == value("rocketmq_consumer_lag_messages", topic), "only this queue has messages"
+    assert value("rocketbroker_subscription_conflicts_total") == 0
+    assert value("rocketbroker_refused_requests_total", 'request_code="send_message"', "topic_not_exist") == 1
 
 
 def test_the_manual_explains_each_metric(measured: Measured):
