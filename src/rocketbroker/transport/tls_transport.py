@@ -11,13 +11,15 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rocketbroker.codec.remoting.handler import Buffer
-from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.tls_contexts import WatchedContext, watched_client_context, watched_server_context
+
+if TYPE_CHECKING:
+    from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings
+    from rocketbroker.transport.tls_contexts import WatchedContext
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +275,7 @@ class ServerTls:
         failed: number of handshakes that failed.
     """
 
-    def __init__(self, context: WatchedContext, *, plain: bool) -> None:
+    def __init__(self, context: "WatchedContext", *, plain: bool) -> None:
         self._context = context
         self.plain = plain
         self.failed = 0
@@ -306,7 +308,10 @@ class OutgoingTls:
         ConfigError: A file cannot be used.
     """
 
-    def __init__(self, config: TlsClientSettings) -> None:
+    def __init__(self, config: "TlsClientSettings") -> None:
+        # Settings import pydantic, which clients without TLS, such as mqadmin at its start, do not need.
+        from rocketbroker.transport.tls_contexts import watched_client_context
+
         client = watched_client_context(config)
         self._contexts = [] if client is None else [client]
         self.outgoing: CurrentContext | None = None if client is None else lambda: client.current
@@ -332,7 +337,9 @@ class RemotingTls(OutgoingTls):
         ConfigError: A file cannot be used.
     """
 
-    def __init__(self, config: TlsSettings) -> None:
+    def __init__(self, config: "TlsSettings") -> None:
+        from rocketbroker.transport.tls_contexts import watched_server_context
+
         super().__init__(config)
         self.server: ServerTls | None = None
         server = watched_server_context(config)
