@@ -6,8 +6,10 @@ import pytest
 
 from rocketbroker.app.mqadmin.bench import bench
 from rocketbroker.app.mqadmin.bench_loads import Load
+from rocketbroker.app.mqadmin.doctor import doctor
 from rocketbroker.app.mqadmin.top import top
-from rocketbroker.client import AdminClient
+from rocketbroker.app.mqadmin.why import why
+from rocketbroker.client import AdminClient, Message, Producer, PushConsumer, ReceivedMessage
 from tests.support.client_scenario import run_scenario
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
@@ -41,6 +43,30 @@ async def test_bench_and_top_work_with_apaches_broker(java_namesrv: JavaServer, 
         removed = await bench(admin, "Gone", "sync", messages=1, create=True, clean=True)
         assert removed.data["removed"]
         assert "Gone" not in await admin.fetch_all_topic_list()
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+    async def accept(_message: ReceivedMessage) -> None:
+        await asyncio.sleep(0)
+
+    address = java_namesrv.address
+    async with (
+        AdminClient(address) as admin,
+        Producer("PG_Why", address) as producer,
+        PushConsumer("CG_Why", address, handler=accept) as consumer,
+    ):
+        result = await producer.send(Message("WhyTopic", b"x", tags="a"), timeout_s=60)  # creates the topic
+        assert (await why(admin, "CG_Why", "WhyTopic", msg_id=result.msg_id)).data["outcome"] in {"noClient", "noGroup"}
+        await consumer.subscribe("WhyTopic", "b")
+        async with asyncio.timeout(60):
+            while (await why(admin, "CG_Why", "WhyTopic", msg_id=result.msg_id)).data["outcome"] != "filtered":
+                pass
+        found = (await doctor(admin, "CG_Why", "NoSuchTopic")).data
+        # The disk of the machine may be full; nothing else is wrong.
+        assert {each.check for each in found["findings"]} - {"disk"} == {"noRoute"}
+        assert found["unknown"] == []
 
 
 @pytest.mark.soak
