@@ -3,17 +3,28 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 
-# Samples in a window, and ticks of 10 s between them; n samples enclose n - 1 such intervals.
-MINUTE = (7, 1)
-HOUR = (7, 60)
-DAY = (25, 360)
+
+class _Window(NamedTuple):
+    """Window of a statistic: its length in ms, and the number of sampling ticks of 10 s between two samples."""
+
+    length_ms: int
+    every: int
+
+
+# RocketMQ's windows and intervals: 10 s, 10 min and 1 h. RocketMQ compares the last sample with the first one, so that
+# its hour ends up to 10 min ago and its day up to an hour ago. Ours end now, whenever they are asked for. The sample
+# before a window's begin and the one after it are up to an interval apart; what was counted between them is shared out
+# in proportion to the time. A sum is exact but for that, and the window is never longer than its name says.
+WINDOWS = (_Window(60_000, 1), _Window(3_600_000, 60), _Window(86_400_000, 360))
+_TICK_MS = 10_000
 
 
 class StatsSnapshot(NamedTuple):
@@ -33,10 +44,12 @@ class StatsData(NamedTuple):
 
 
 class _Sample(NamedTuple):
+    """Counts at a time; fractions between two samples."""
+
     time_ms: int
-    nums: int
-    times: int
-    size: int
+    nums: float
+    times: float
+    size: float
 
 
 class StatsItem:
@@ -57,7 +70,10 @@ class StatsItem:
         self.size = 0
         self.misses = 0
         start = _Sample(now_ms, 0, 0, 0)
-        self._windows = tuple(deque([start], maxlen=length) for length, _ in (MINUTE, HOUR, DAY))
+        # One interval more than the window: its begin lies within the first one.
+        self._windows = tuple(
+            deque([start], maxlen=window.length_ms // (window.every * _TICK_MS) + 1) for window in WINDOWS
+        )
 
     def add(self, nums: int, size: int, times: int = 1) -> None:
         """Count requests that put or got messages."""
@@ -82,20 +98,43 @@ class StatsItem:
     def is_idle(self) -> bool:
         """True if the day window is full and has no messages."""
         day = self._windows[-1]
-        return len(day) == DAY[0] and self.times == day[0].times
+        return len(day) == day.maxlen and self.times == day[0].times
 
     def nums_data(self, now_ms: int) -> StatsData:
         """Return the number of messages in the last minute, hour and day."""
-        return StatsData(*(self._snapshot(window[0], self.nums - window[0].nums, now_ms) for window in self._windows))
+        begins = self._begins(now_ms)
+        return StatsData(*(self._snapshot(begin, self.nums - begin.nums, now_ms) for begin in begins))
 
     def size_data(self, now_ms: int) -> StatsData:
         """Return the number of bytes in the last minute, hour and day."""
-        return StatsData(*(self._snapshot(window[0], self.size - window[0].size, now_ms) for window in self._windows))
+        begins = self._begins(now_ms)
+        return StatsData(*(self._snapshot(begin, self.size - begin.size, now_ms) for begin in begins))
 
-    def _snapshot(self, first: _Sample, total: int, now_ms: int) -> StatsSnapshot:
-        times = self.times - first.times
-        tps = total * 1000.0 / (now_ms - first.time_ms) if now_ms > first.time_ms else 0.0
-        return StatsSnapshot(total, tps, total / times if times else 0.0)
+    def _begins(self, now_ms: int) -> Iterator[_Sample]:
+        """Yield the counts at the begin of each window."""
+        for samples, window in zip(self._windows, WINDOWS, strict=True):
+            yield _count_at(samples, now_ms - window.length_ms, _Sample(now_ms, self.nums, self.times, self.size))
+
+    def _snapshot(self, begin: _Sample, total: float, now_ms: int) -> StatsSnapshot:
+        times = self.times - begin.times
+        tps = total * 1000.0 / (now_ms - begin.time_ms) if now_ms > begin.time_ms else 0.0
+        return StatsSnapshot(round(total), tps, total / times if times else 0.0)
+
+
+def _count_at(samples: Sequence[_Sample], time_ms: int, now: _Sample) -> _Sample:
+    """Return the counts at a time: between two samples in proportion, before the first one as at that one."""
+    before = samples[0]
+    if time_ms <= before.time_ms:
+        return before
+    for after in (*islice(samples, 1, None), now):
+        if after.time_ms >= time_ms:
+            share = (time_ms - before.time_ms) / (after.time_ms - before.time_ms)
+            return _Sample(
+                time_ms,
+                *(old + (new - old) * share for old, new in zip(before[1:], after[1:], strict=True)),
+            )
+        before = after
+    return now  # the clock went back since
 
 
 # Counters of puts and gets by topic, group and broker (BrokerStatsManager, StoreStatsService, BrokerStats).
@@ -264,7 +303,7 @@ class BrokerStatsManager:
             self._day = self._day_of(now)
             self._mornings = [self._mornings[1], self._totals[-1]]
         # Each window has a sample less often than the one before it.
-        windows = sum(self._tick % every == 0 for _, every in (MINUTE, HOUR, DAY))
+        windows = sum(self._tick % window.every == 0 for window in WINDOWS)
         self._broker_put.sample(now, windows)
         self._broker_get.sample(now, windows)
         tables = (self._puts, self._gets, self._acks, self._send_backs, self._dead_letters)

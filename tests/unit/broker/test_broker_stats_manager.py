@@ -17,10 +17,13 @@ def stats(clock):
 
 
 def run(clock, stats, seconds, action=lambda: None):
-    for _ in range(seconds // 10):
-        clock.advance(10)
-        action()
-        asyncio.run(stats.sample())
+    async def ticks():
+        for _ in range(seconds // 10):
+            clock.advance(10)
+            action()
+            await stats.sample()
+
+    asyncio.run(ticks())
 
 
 def test_nothing_is_known_of_what_was_never_counted(stats):
@@ -51,6 +54,50 @@ def test_values_reach_up_to_now(clock, stats):
     clock.advance(2)
     assert stats.view("GROUP_GET_NUMS", "T@g").stats_minute == (3, 1.5, 3.0)
     assert stats.view("BROKER_GET_NUMS", "C").stats_minute == (3, 1.5, 3.0)
+
+
+@pytest.mark.parametrize(("window", "length_s", "interval_s"), [(0, 60, 10), (1, 3_600, 600), (2, 86_400, 3_600)])
+def test_a_window_begins_its_length_ago(clock, stats, window, length_s, interval_s):
+    item = stats.topic_put("T")
+    item.add(1000, 5000)
+    run(clock, stats, length_s)
+    # The sample of the begin is the one before the messages.
+    assert stats.view("TOPIC_PUT_NUMS", "T")[window] == (1000, pytest.approx(1000 / length_s), 1000.0)
+    # Between two samples the messages leave the window in proportion to the time.
+    clock.advance(interval_s * 0.3)
+    assert stats.view("TOPIC_PUT_NUMS", "T")[window] == (700, pytest.approx(700 / length_s), pytest.approx(1000.0))
+    run(clock, stats, interval_s)
+    assert stats.view("TOPIC_PUT_NUMS", "T")[window] == (0, 0.0, 0.0)
+
+
+def test_a_steady_rate_is_the_same_in_all_windows_at_any_time(clock, stats):
+    item = stats.topic_put("T")
+    run(clock, stats, 90_000, lambda: item.add(20, 1000))
+    for wait_s in (0, 1, 4, 4):
+        clock.advance(wait_s)
+        item.add(2 * wait_s, 100 * wait_s, times=0)
+        nums, size = stats.view("TOPIC_PUT_NUMS", "T"), stats.view("TOPIC_PUT_SIZE", "T")
+        assert [each.sum for each in nums] == [120, 7_200, 172_800]
+        assert [each.tps for each in nums] == pytest.approx([2.0] * 3)
+        assert [each.tps for each in size] == pytest.approx([100.0] * 3)
+
+
+def test_a_late_sample_is_weighed_by_its_time(clock, stats):
+    item = stats.topic_put("T")
+    clock.advance(40)
+    item.add(40, 400)
+    asyncio.run(stats.sample())
+    clock.advance(40)
+    assert stats.view("TOPIC_PUT_NUMS", "T").stats_minute == (20, pytest.approx(1 / 3), pytest.approx(40.0))
+
+
+def test_a_clock_that_went_back_gives_no_negative_rate(clock, stats):
+    item = stats.topic_put("T")
+    run(clock, stats, 120, lambda: item.add(20, 1000))
+    clock.advance(-600)
+    for snapshot in stats.view("TOPIC_PUT_NUMS", "T"):
+        assert snapshot.sum >= 0
+        assert snapshot.tps == 0.0
 
 
 def test_runtime_info(clock, stats):
