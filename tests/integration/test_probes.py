@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServers
 from tests.support.ports import LOOPBACK, free_ports
+from tests.support.tls_files import TlsFiles
 
 
 @pytest.fixture
@@ -74,6 +75,18 @@ def test_the_probe_of_a_proxy_asks_its_grpc_port(servers: OurServers):
     namesrv_settings = servers.settings_file("other", {"listenPort": proxy.port, "bindAddress": LOOPBACK})
     code, text = check(servers, "app.namesrv_startup", "-c", str(namesrv_settings))
     assert (code, text.startswith(f"mqnamesrv: {LOOPBACK}:{proxy.port} ")) == (1, True), "it is no name server"
+
+
+def test_the_probe_speaks_tls_where_the_port_demands_it(servers: OurServers, tmp_path: Path):
+    files = TlsFiles(tmp_path, ["namesrv.example"])
+    demands = files.of_server(mode="enforcing", need_client_auth="require", trustCertPath=str(files.ca))
+    namesrv = servers.namesrv(**demands, **files.of_client())
+    (path,) = servers.home.glob("namesrv-*.properties")
+
+    assert check(servers, "app.namesrv_startup", "-c", str(path)) == (
+        0,
+        f"mqnamesrv: {LOOPBACK}:{namesrv.port} answers\n",
+    )
 
 
 def test_a_probe_needs_a_port(servers: OurServers):

@@ -72,12 +72,13 @@ def mqbroker(
 
 
 def _probe(brokers: Sequence[BrokerSettings]) -> None:
-    from rocketbroker.app.probe import probe_broker, report, transport_address
+    from rocketbroker.app.probe import probe_broker, report, tls_of, transport_address
 
     if len(brokers) > 1:
         raise ConfigError("--check takes one -c: it probes one broker")
-    address = transport_address(brokers[0].transport)
-    report("mqbroker", probe_broker(address), address)
+    transport = brokers[0].transport
+    address = transport_address(transport)
+    report("mqbroker", probe_broker(address, tls_of(transport)), address)
 
 
 def _print_settings(settings: BrokerSettings, *, important: bool) -> None:

@@ -46,10 +46,10 @@ def mqnamesrv(
 
 
 def _probe(settings: NamesrvSettings) -> None:
-    from rocketbroker.app.probe import probe_namesrv, report, transport_address
+    from rocketbroker.app.probe import probe_namesrv, report, tls_of, transport_address
 
     address = transport_address(settings.transport)
-    report("mqnamesrv", probe_namesrv(address), address)
+    report("mqnamesrv", probe_namesrv(address, tls_of(settings.transport)), address)
 
 
 def _print_settings(settings: NamesrvSettings) -> None:

@@ -19,6 +19,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.config.tls_settings import has_certificate
 from rocketbroker.common.errors import ConfigError, RemotingError
 from rocketbroker.transport.remoting_client import RemotingClient
 
@@ -69,26 +70,50 @@ def own_address(bind_address: str, port: int) -> str:
     return join_address("127.0.0.1" if is_any else bind_address, port)
 
 
-async def _ask(address: str, code: RequestCode) -> Command:
-    client = RemotingClient()
+def tls_of(transport: TransportConfig) -> ssl.SSLContext | None:
+    """Return the settings of TLS for a server's own port, ``None`` for plain text (blocks: reads files).
+
+    A port that serves plain text too is asked in plain text, unless this server's own connections use TLS.
+
+    Raises:
+        ConfigError: A file of tls.client.* cannot be used, or is missing although the server demands a certificate.
+    """
+    is_served = transport.tls_server_mode != "disabled" and has_certificate(transport)
+    if not is_served or not (transport.tls_server_mode == "enforcing" or transport.tls_enable):
+        return None
+    if transport.tls_server_need_client_auth == "require" and not transport.tls_client_cert_path:
+        raise ConfigError(
+            "--check needs a certificate, because of tls.server.need.client.auth=require; set tls.client.certPath and "
+            "tls.client.keyPath"
+        )
+    from rocketbroker.transport.tls_contexts import client_context
+
+    # The peer is a process of this machine, and its certificate has the name that clients use, not that of the
+    # loopback address. It is not compared with tls.server.certPath either: for some seconds after that file was
+    # replaced the server presents the old one, and would be restarted for it.
+    return client_context(transport.model_copy(update={"tls_client_auth_server": False}))
+
+
+async def _ask(address: str, code: RequestCode, tls: ssl.SSLContext | None) -> Command:
+    client = RemotingClient(tls=None if tls is None else lambda: tls)
     try:
         return await client.invoke(address, request(code), LIMIT_S)
     finally:
         await client.stop()
 
 
-async def probe_broker(address: str) -> Verdict:
+async def probe_broker(address: str, tls: ssl.SSLContext | None = None) -> Verdict:
     """Ask a broker if its store is open, its disk has room, name servers know it, and replicas follow."""
-    answer = await _ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    answer = await _ask(address, RequestCode.GET_BROKER_RUNTIME_INFO, tls)
     if answer.code == ResponseCode.SUCCESS:
         reasons = KVTable.decode(bytes(answer.body)).table.get("notReady", "")
         return Verdict(not reasons, f"{address} is not ready: {reasons}" if reasons else f"{address} is ready")
     return _answered(address, answer)
 
 
-async def probe_namesrv(address: str) -> Verdict:
+async def probe_namesrv(address: str, tls: ssl.SSLContext | None = None) -> Verdict:
     """Ask a name server for its brokers."""
-    return _answered(address, await _ask(address, RequestCode.GET_BROKER_CLUSTER_INFO))
+    return _answered(address, await _ask(address, RequestCode.GET_BROKER_CLUSTER_INFO, tls))
 
 
 def _answered(address: str, answer: Command) -> Verdict:

@@ -2,22 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 import typer
 
 from rocketbroker.app import probe
-from rocketbroker.app.probe import Verdict, own_address, probe_broker, probe_grpc, probe_namesrv, report
+from rocketbroker.app.probe import Verdict, own_address, probe_broker, probe_grpc, probe_namesrv, report, tls_of
 from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from rocketbroker.codec.remoting.handler import Audience, Route
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.tls_transport import RemotingTls
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running
+from tests.support.tls_files import TlsFiles
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,45 @@ async def test_a_broker_is_no_name_server():
 
     assert not verdict.ok
     assert "answers with code 3" in verdict.reason
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> TlsFiles:
+    # Clients know the server by a name that is not that of the loopback address.
+    return await asyncio.to_thread(TlsFiles, tmp_path, ("broker.example",))
+
+
+def settings(*groups: dict[str, str]) -> TransportConfig:
+    return TransportConfig.model_validate({name: value for group in groups for name, value in group.items()})
+
+
+@pytest.mark.parametrize(("mode", "is_encrypted"), [("enforcing", True), ("permissive", False), ("disabled", False)])
+async def test_a_port_is_asked_in_what_it_serves(files: TlsFiles, mode: str, is_encrypted: bool):
+    transport = settings(files.of_server(mode=mode))
+    route = Route(RequestCode.GET_BROKER_CLUSTER_INFO, lambda _connection, _command: table(), audience=Audience.CLIENT)
+    routes = {int(route.code): route}
+    async with running(RemotingServer(routes, host=LOOPBACK, tls=RemotingTls(transport).server)) as server:
+        address, context = f"{LOOPBACK}:{server.port}", tls_of(transport)
+
+        assert await probe_namesrv(address, context) == Verdict(True, f"{address} answers")
+        assert (context is not None) == is_encrypted
+
+
+async def test_a_server_that_knows_its_clients_is_asked_with_the_certificate_of_its_own_connections(files: TlsFiles):
+    demands = files.of_server(mode="enforcing", need_client_auth="require", trustCertPath=str(files.ca))
+    with pytest.raises(ConfigError, match=r"set tls\.client\.certPath and tls\.client\.keyPath"):
+        tls_of(settings(demands))
+
+    transport = settings(demands, files.of_client())
+    async with running(RemotingServer({}, host=LOOPBACK, tls=RemotingTls(transport).server)) as server:
+        verdict = await probe_namesrv(f"{LOOPBACK}:{server.port}", tls_of(transport))
+
+    assert "answers with code 3" in verdict.reason
+
+
+async def test_a_port_that_serves_both_is_asked_as_the_server_asks_others(files: TlsFiles):
+    assert tls_of(settings(files.of_server(), files.of_client())) is not None
+    assert tls_of(settings(files.of_client())) is None, "without a certificate the port has no TLS"
 
 
 @pytest.fixture
