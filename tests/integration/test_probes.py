@@ -31,6 +31,7 @@ def test_the_probe_of_a_broker_tells_if_it_is_ready(servers: OurServers):
     port, namesrv_port = free_ports(-2, 1), free_ports()
     folder = servers.home / "logs"
     settings: dict[str, str | int] = {"logDir": str(folder), "logFormat": "json", "registerNameServerPeriod": 10_000}
+    settings["haMasterAddress"] = f"{LOOPBACK}:1"
     broker = servers.launch_broker(f"{LOOPBACK}:{namesrv_port}", None, settings, port)
     (path,) = servers.home.glob("broker-*.properties")
     broker.wait_for(BOOTED, BOOT_LIMIT)
@@ -60,7 +61,8 @@ def test_the_probe_of_a_broker_tells_if_it_is_ready(servers: OurServers):
     logged = [json.loads(line)["logger"] for line in (folder / "store.log").read_text().splitlines()]
     assert logged
     assert all(name.startswith(("rocketbroker.store.", "rocketbroker.ha.")) for name in logged)
-    assert (folder / "broker.log").exists()
+    (warning,) = (line for line in (folder / "broker.log").read_text().splitlines() if "haMasterAddress" in line)
+    assert json.loads(warning)["level"] == "WARNING"
 
 
 def test_the_probe_of_a_proxy_asks_its_grpc_port(servers: OurServers):

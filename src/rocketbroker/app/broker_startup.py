@@ -14,13 +14,14 @@ import typer
 
 from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
-from rocketbroker.app.server_process import log_access, print_remarks, run, serve, spare_the_collector
+from rocketbroker.app.server_process import log_access, log_remarks, run, serve, spare_the_collector
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings, load_broker_settings
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
     from rocketbroker.app.broker_controller import BrokerController
+    from rocketbroker.common.config.proxy_settings import ProxySettings
 
 app = new_app()
 
@@ -65,7 +66,7 @@ def mqbroker(
             options = () if namesrv_addr is None else ("-n", namesrv_addr)
             _run_many(brokers, (*options, "--proxy") if proxy else options)
         else:
-            run_broker(brokers[0], "mqbroker", partial(announce, brokers[0]))
+            run_broker(brokers[0], partial(announce, brokers[0]))
     except (ConfigError, StoreError) as error:
         print(f"mqbroker: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
@@ -88,8 +89,15 @@ def _print_settings(settings: BrokerSettings, *, important: bool) -> None:
         print(line)
 
 
-def run_broker(settings: BrokerSettings, command: str, booted: "Callable[[BrokerController], None]") -> None:
-    """Serve a broker until SIGTERM or SIGINT; ``booted`` is called once it serves.
+def run_broker(
+    settings: BrokerSettings, booted: "Callable[[BrokerController], None]", proxy: "ProxySettings | None" = None
+) -> None:
+    """Serve a broker until SIGTERM or SIGINT.
+
+    Args:
+        settings: its settings.
+        booted: called once it serves.
+        proxy: further settings whose warnings are logged.
 
     Raises:
         ConfigError: The port is in use, or a setting cannot be followed.
@@ -102,7 +110,9 @@ def run_broker(settings: BrokerSettings, command: str, booted: "Callable[[Broker
     broker = settings.broker
     with ServerLog(broker, "broker", f"{broker.broker_name}_{broker.broker_id}"):
         log_access(settings.transport)
-        print_remarks(command, settings)
+        for each in (settings, proxy):
+            if each is not None:
+                log_remarks(each)
         raise_open_file_limit(settings.transport.reserved_open_files)
         controller = BrokerController.bind(settings, when_warm=spare_the_collector)
         run(serve(controller, lambda: booted(controller)))

@@ -10,7 +10,7 @@ import typer
 
 from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
-from rocketbroker.app.server_process import log_access, print_remarks, run, serve
+from rocketbroker.app.server_process import log_access, log_remarks, run, serve
 from rocketbroker.common.config.load import NamesrvSettings, load_namesrv_settings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import raise_open_file_limit
@@ -68,7 +68,7 @@ def _serve(settings: NamesrvSettings) -> None:
     from rocketbroker.app.namesrv_controller import NamesrvController
 
     log_access(settings.transport)
-    print_remarks("mqnamesrv", settings)
+    log_remarks(settings)
     if settings.path is not None:
         print(f"load config properties file OK, {settings.path}")
     raise_open_file_limit(settings.transport.reserved_open_files)

@@ -14,7 +14,7 @@ import typer
 from rocketbroker.app.broker_startup import run_broker
 from rocketbroker.app.command_line import Check, Version, new_app
 from rocketbroker.app.server_log import ServerLog
-from rocketbroker.app.server_process import print_remarks, run, serve
+from rocketbroker.app.server_process import log_remarks, run, serve
 from rocketbroker.common.config.hosts import local_address
 from rocketbroker.common.config.load import NAMESRV_ADDR_ENV, load_broker_settings
 from rocketbroker.common.config.properties_file import Entry
@@ -58,7 +58,6 @@ def mqproxy(
         settings = load_proxy_settings(proxy_config_path, entries)
         if check:
             _probe(settings)
-        print_remarks("mqproxy", settings)
         _run(settings, proxy_config_path or "")
     except (ConfigError, StoreError) as error:
         print(f"mqproxy: {error}", file=sys.stderr)
@@ -77,13 +76,14 @@ def _run(settings: ProxySettings, path: str) -> None:
     if proxy.proxy_mode.upper() == "LOCAL":
         broker_settings = load_broker_settings(proxy.broker_config_path or None, proxy.namesrv_addr or None)
         changed = {"grpc_server_enable": True, "grpc_server_port": proxy.grpc_server_port, "proxy_config_path": path}
-        run_broker(broker_settings.with_broker(**changed), "mqproxy", lambda broker: _announce(broker.grpc_port))
+        run_broker(broker_settings.with_broker(**changed), lambda broker: _announce(broker.grpc_port), settings)
         return
     from rocketbroker.app.grpc_port import cluster_port
 
     if not proxy.namesrv_addr:
         raise ConfigError("there is no name server: give -n HOST:PORT, NAMESRV_ADDR, or namesrvAddr in the file")
     with ServerLog(proxy, "proxy"):
+        log_remarks(settings)
         raise_open_file_limit(0)
         client_id = f"{local_address()}@{os.getpid()}@{uuid.uuid4().hex[:8]}"
         port = cluster_port(proxy, client_id, local_address())

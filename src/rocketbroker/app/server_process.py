@@ -106,10 +106,12 @@ def limits_of(transport: TransportConfig) -> ConnectionLimits:
     )
 
 
-def print_remarks(command: str, settings: BrokerSettings | NamesrvSettings | ProxySettings) -> None:
-    """Print the warnings and notes about settings, before the server starts."""
-    for line in (*settings.warnings, *settings.notes):
-        print(f"{command}: {line}", file=sys.stderr)
+def log_remarks(settings: BrokerSettings | NamesrvSettings | ProxySettings) -> None:
+    """Log the warnings and notes about settings, before the server starts."""
+    for line in settings.warnings:
+        log.warning("settings: %s", line)
+    for line in settings.notes:
+        log.info("settings: %s", line)
 
 
 def log_access(transport: TransportConfig) -> None:

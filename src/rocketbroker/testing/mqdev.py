@@ -154,12 +154,12 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         )
     files: ThrowAwayTls | None = None
     try:
-        set_up_logging(os.environ.get(LEVEL_VARIABLE) or "WARNING")
+        properties = _properties(settings or (), ephemeral=ephemeral)
+        set_up_logging(properties.get("logLevel") or os.environ.get(LEVEL_VARIABLE) or "WARNING")
         raise_open_file_limit(TransportConfig().reserved_open_files)
         on_free_ports = demo or ephemeral
         namesrv_port = (0 if on_free_ports else NAMESRV_PORT) if port is None else port
         first_port = (0 if on_free_ports else BROKER_PORT) if broker_port is None else broker_port
-        properties = _properties(settings or (), ephemeral=ephemeral)
         if grpc:
             properties = grpc_properties(0 if on_free_ports else GRPC_PORT) | properties
         if tls:

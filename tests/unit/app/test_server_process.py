@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
-from rocketbroker.app.server_process import limits_of, log_access, run, serve
+from rocketbroker.app.server_process import limits_of, log_access, log_remarks, run, serve
 from rocketbroker.common.config import TransportConfig
+from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.config.proxy_settings import ProxySettings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
@@ -188,3 +190,13 @@ def test_an_open_server_warns_of_who_may_administer_it(notice, host: str, shown:
 
     assert level == logging.WARNING
     assert said.startswith(f"protected mode is off: anyone who can reach {shown} may administer this server; ")
+
+
+def test_warnings_and_notes_of_settings_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        log_remarks(ProxySettings(ProxyConfig(), ("a has no effect",), ("b changes nothing",)))
+
+    assert [(each.levelname, each.message) for each in caplog.records] == [
+        ("WARNING", "settings: a has no effect"),
+        ("INFO", "settings: b changes nothing"),
+    ]

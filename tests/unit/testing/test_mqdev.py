@@ -60,6 +60,29 @@ def test_a_ready_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatc
     assert (said.exit_code, said.stderr.startswith("mqdev: cannot write --ready-file")) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "variable", "level"),
+    [
+        ([], "", "WARNING"),
+        ([], "INFO", "INFO"),
+        (["--set", "logLevel=DEBUG"], "", "DEBUG"),
+        (["--set", "logLevel=debug"], "INFO", "DEBUG"),
+    ],
+)
+def test_the_log_level_is_that_of_the_setting_or_of_the_environment(
+    options: list[str], variable: str, level: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def serve(_server: DevServer, booted: Callable[[], None]) -> None:
+        booted()
+
+    levels: list[str] = []
+    monkeypatch.setattr(mqdev, "serve", serve)
+    monkeypatch.setattr(mqdev, "set_up_logging", lambda name: levels.append(name.upper()))
+    said = CliRunner(env={"ROCKETBROKER_LOG_LEVEL": variable}).invoke(mqdev.app, options)
+
+    assert (said.exit_code, levels) == (0, [level])
+
+
 def test_a_store_that_is_kept_and_not_kept_is_rejected(tmp_path: Path):
     said = CliRunner().invoke(mqdev.app, ["--ephemeral", "--store", str(tmp_path)])
 
