@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 import typer
 
+from rocketbroker.app.mqadmin.client_warnings import warnings_on_stderr
 from rocketbroker.app.mqadmin.named_clusters import CHOSEN, name_servers
 from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, say
 from rocketbroker.app.times import human_millis
@@ -233,7 +234,8 @@ def run(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitabl
 def _outcome(namesrv_addr: str, work: Callable[[AdminClient], Awaitable[Report]]) -> Report | str:
     """Run a sub-command once, and return its report or the reason why it failed."""
     try:
-        return asyncio.run(_connected(AdminClient, namesrv_addr, work))
+        with warnings_on_stderr():
+            return asyncio.run(_connected(AdminClient, namesrv_addr, work))
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
@@ -264,7 +266,8 @@ def _show_plan(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], A
         return Report({"requests": requests}, lines + unfinished, [] if requests else failures)
 
     try:
-        report = asyncio.run(_connected(DryRunClient, namesrv_addr, planned))
+        with warnings_on_stderr():
+            report = asyncio.run(_connected(DryRunClient, namesrv_addr, planned))
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
