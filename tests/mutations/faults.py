@@ -505,9 +505,9 @@ except NotADirectoryError as error:
     ),
     Mutation(
         "the values of a request are signed in the order of its header",
-        "AclClientRPCHook.sign",
-        "sorted(fields)",
-        "list(fields)",
+        "_signed_names",
+        "sorted(set(names) - left_out)",
+        "name for name in names if name not in left_out",
         "tests/unit/client/core/test_client_config.py",
     ),
     Mutation(

@@ -12,15 +12,7 @@ from rocketbroker.client.core.name_server_client import NameServerClient
 from rocketbroker.client.core.options import CheckedStruct, Seconds
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.codec.remoting.remoting_command import Command, to_ext_fields
-from rocketbroker.codec.remoting.request_signature import (
-    ACCESS_KEY,
-    SECURITY_TOKEN,
-    SIGNATURE,
-    UNIQUE_KEY_QUERY,
-    V4_9_3,
-    SigningKey,
-)
+from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.transport.remoting_client import RemotingClient
 
 
@@ -56,23 +48,11 @@ class SessionCredentials(CheckedStruct, frozen=True):
         return [("access_key", self.access_key)]
 
 
-class AclClientRPCHook:
+class AclClientRPCHook(RequestSigner):
     """Signs requests by HmacSHA1, which brokers with ACL 1.0 or 2.0 check."""
 
     def __init__(self, credentials: SessionCredentials) -> None:
-        self._names = {ACCESS_KEY: credentials.access_key}
-        if credentials.security_token:
-            self._names[SECURITY_TOKEN] = credentials.security_token
-        self._key = SigningKey(credentials.secret_key)
-
-    def sign(self, command: Command) -> None:
-        """Add the user and the signature to the header of a request."""
-        fields = {**(to_ext_fields(command.header) or {}), **self._names}
-        fields.pop(SIGNATURE, None)
-        if UNIQUE_KEY_QUERY in fields:
-            # 4.9 leaves this field out of the signature; 5.x does so for clients up to 4.9.3 only.
-            command.version = V4_9_3
-        command.header = {**fields, SIGNATURE: self._key.signature(fields, command.version, command.body)}
+        super().__init__(credentials.access_key, credentials.secret_key, credentials.security_token)
 
 
 _TLS = "True, or a context such as ssl.create_default_context(cafile=...)"

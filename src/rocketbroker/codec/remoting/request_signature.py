@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.remoting_command import Command, to_ext_fields
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
@@ -70,6 +71,31 @@ class SigningKey:
 
     def _encoded(self, fields: Mapping[str, str], version: int, body: ReadableBuffer) -> bytes:
         return b2a_base64(self.digest(signed_content(fields, version), body), newline=False)
+
+
+class RequestSigner:
+    """Signs the requests of one user (AclClientRPCHook).
+
+    Args:
+        name: name of the user, its access key.
+        secret: its secret key.
+        token: security token, if the user has one.
+    """
+
+    def __init__(self, name: str, secret: str, token: str = "") -> None:
+        self._names = {ACCESS_KEY: name}
+        if token:
+            self._names[SECURITY_TOKEN] = token
+        self._key = SigningKey(secret)
+
+    def sign(self, command: Command) -> None:
+        """Add the user and the signature to the header of a request; an earlier signature is replaced."""
+        fields = {**(to_ext_fields(command.header) or {}), **self._names}
+        fields.pop(SIGNATURE, None)
+        if UNIQUE_KEY_QUERY in fields:
+            # 4.9 leaves this field out of the signature; 5.x does so for clients up to 4.9.3 only.
+            command.version = V4_9_3
+        command.header = {**fields, SIGNATURE: self._key.signature(fields, command.version, command.body)}
 
 
 def signed_content(fields: Mapping[str, str], version: int) -> bytes:

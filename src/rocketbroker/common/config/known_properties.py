@@ -76,17 +76,18 @@ def nearest(name: str, own: list[str]) -> str | None:
 
 # Settings of RocketMQ that promise what this version does not keep; a server that is given one on does not start.
 #
-# Access control and TLS (AuthConfig, BrokerConfig.aclEnable, TlsSystemConfig): the server would be open. Those of store
-# and role are in `unserved`.
+# Access control of 4.x and TLS (BrokerConfig.aclEnable, TlsSystemConfig): the server would be open. Those of store and
+# role are in `unserved`.
 
-_NO_ACCESS_CONTROL: Final = "access control by users and rights"
+_NO_ACCESS_CONTROL: Final = "access control 1.0"
 _OTHER_TLS: Final = (
     "write tls.enable=true to open connections over TLS, and tls.server.certPath and tls.server.keyPath to serve TLS"
 )
-_LIMIT_ACCESS: Final = "and limit who can connect by protectedMode, bindAddress or a firewall"
-_ACCESS_CONTROL: Final = frozenset(
-    {"aclEnable", "authenticationEnabled", "authorizationEnabled", "migrateAuthFromV1Enabled"}
+_LIMIT_ACCESS: Final = (
+    "and write authenticationEnabled=true, authorizationEnabled=true and, to take over plain_acl.yml, "
+    "migrateAuthFromV1Enabled=true"
 )
+_ACCESS_CONTROL: Final = frozenset({"aclEnable"})
 _TLS: Final = frozenset({"tlsEnable", "enableTls", "useTLS"})
 # An unknown word may be meant to protect.
 _OFF: Final = frozenset({"", "false", "none", "disabled"})

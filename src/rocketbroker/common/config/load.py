@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from rocketbroker.common.config import known_properties, unserved
+from rocketbroker.common.config.auth_settings import check_auth
 from rocketbroker.common.config.broker_config import BrokerConfig
 from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_name, problem
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
@@ -248,6 +249,7 @@ def broker_settings_of(entries: Sequence[Entry], path: Path | None = None) -> Br
         )
     transport = resolved.model(TransportConfig)
     check_tls(transport)
+    check_auth(transport)
     _check_id(broker, store, entries)
     return BrokerSettings(
         _with_bound_address(broker, transport.bind_address, resolved.given),
@@ -272,6 +274,7 @@ def load_namesrv_settings(path: str | Path | None = None) -> NamesrvSettings:
         entries.append(Entry("configStorePath", str(path), "-c"))
     resolved = resolve((NamesrvConfig, TransportConfig), entries, {"listenPort": NAMESRV_PORT})
     check_tls(resolved.model(TransportConfig))
+    check_auth(resolved.model(TransportConfig))
     return NamesrvSettings(
         resolved.model(NamesrvConfig),
         resolved.model(TransportConfig),

@@ -61,6 +61,18 @@ class NamesrvConfig(MetricsPortSettings, LogSettings):
     notify_min_broker_id_changed: Flag = setting(
         False, "Notify the brokers of one name when the smallest id among them changes.", HOT
     )
+    cluster_name: Line = setting(
+        "DefaultCluster",
+        "Cluster that requests of administration concern with authorizationEnabled=true: they need rights on "
+        "Cluster:<clusterName>. Registrations need those on the cluster that they name.",
+        Trait(takes="up to 255 printable characters", shown_default="`DefaultCluster`"),
+    )
+    authorize_route_reads: Flag = setting(
+        False,
+        "With authenticationEnabled=true, serve routes to signed requests alone, and with authorizationEnabled=true to "
+        "users with a right on the topic.",
+        Trait(own=True),
+    )
     config_black_list: Line = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "Settings that nobody can change at run time, besides those that are not hot.",

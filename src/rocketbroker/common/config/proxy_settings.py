@@ -20,6 +20,7 @@ from rocketbroker.common.config.tls_settings import (
 from rocketbroker.common.errors import ConfigError, shown
 
 _MOST_BYTES: Final = 1 << 20
+_ACCESS_SWITCHES: Final = frozenset({"authenticationEnabled", "authorizationEnabled"})
 _HEADER_BYTES: Final = 64 * 1024
 
 
@@ -43,6 +44,7 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
     outgoing = fields_by_name(TlsClientSettings)
     entries = [each for each in outer_entries(os.environ, given) if each.key in outgoing]
     entries += [each for each in [*given, *overrides] if each.key != TLS_FILE_SETTING]
+    _reject_access_control(entries)
     resolved = resolve((ProxyConfig,), entries)
     proxy = resolved.model(ProxyConfig)
     check_outgoing_tls(proxy)
@@ -62,6 +64,21 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
             "grpcMaxInboundMessageSize"
         )
     return ProxySettings(proxy, tuple(resolved.warnings), resolved.notes())
+
+
+def _reject_access_control(entries: Sequence[Entry]) -> None:
+    """Reject switches of access control, which this port would serve without.
+
+    Raises:
+        ConfigError: One is on.
+    """
+    for entry in entries:
+        if entry.key in _ACCESS_SWITCHES and entry.value.strip().lower() not in {"", "false"}:
+            raise ConfigError(
+                f"{entry.where}: {shown(entry.key)}={shown(entry.value)} is rejected: calls of the gRPC port are not "
+                "checked in this version, and would be served as if it were off; remove the setting, and limit who can "
+                "connect by a firewall"
+            )
 
 
 def least_held_bytes(max_message_size: int) -> int:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from rocketbroker.common.config.auth_settings import AuthSettings
 from rocketbroker.common.config.fields import (
     ALL_ADDRESSES,
     BIND_WORDS,
@@ -41,7 +42,7 @@ def _check_white_list(value: str) -> str:
 WhiteList = Annotated[Text, AfterValidator(_check_white_list)]
 
 
-class TransportConfig(TlsSettings):
+class TransportConfig(TlsSettings, AuthSettings):
     """Listening sockets and connection limits. `listen_port` is the bound port; a hot change never moves it."""
 
     listen_port: Whole = setting(

@@ -287,12 +287,10 @@ REASONS: Final = (
     ),
     _reason(
         "Access control",
-        "They tune the caches, providers and users of access control, whose switches are rejected.",
+        "Users and policies are in memory, and a change of them ends all decisions that followed the older ones: there "
+        "is nothing to expire or refresh.",
         """
-        configName clusterName authConfigPath authenticationProvider authenticationMetadataProvider
-        authenticationStrategy authenticationWhitelist initAuthenticationUser innerClientAuthenticationCredentials
-        authorizationProvider authorizationMetadataProvider authorizationStrategy authorizationWhitelist
-        userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond
+        configName userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond
         aclCacheRefreshSecond statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
         statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond userCacheExpiredSeconds
         userCacheRefreshSeconds aclCacheExpiredSeconds aclCacheRefreshSeconds enableAclRpcHookForClusterMode

@@ -60,19 +60,11 @@ def test_an_unknown_name_has_a_nearest_name():
 
 
 LOADERS = [load_broker_settings, load_namesrv_settings]
-ON = [
-    ("aclEnable", "true"),
-    ("authenticationEnabled", "true"),
-    ("authenticationEnabled", " TRUE "),
-    ("authorizationEnabled", "true"),
-    ("authorizationEnabled", "yes"),
-    ("migrateAuthFromV1Enabled", "true"),
-]
+ON = [("aclEnable", "true"), ("aclEnable", " TRUE "), ("aclEnable", "yes")]
 OTHER_TLS = [("useTLS", "true"), ("tlsEnable", "true"), ("enableTls", "yes")]
 OFF = [
     ("aclEnable", "false"),
-    ("authenticationEnabled", "False"),
-    ("authorizationEnabled", ""),
+    ("aclEnable", ""),
     ("useTLS", "false"),
     ("tlsEnable", "false"),
 ]
@@ -118,7 +110,7 @@ def test_no_server_starts_where_one_is_on(load, file: Path, name: str, value: st
 
     (line,) = str(caught.value).splitlines()
     assert f"{file}:1: {name}={value.lstrip()} is rejected: this version has no " in line
-    assert line.endswith("remove the setting, and limit who can connect by protectedMode, bindAddress or a firewall")
+    assert "remove the setting, and write authenticationEnabled=true, authorizationEnabled=true" in line
 
 
 @pytest.mark.parametrize("load", LOADERS)

@@ -1,0 +1,142 @@
+"""Settings of access control (org.apache.rocketmq.auth.config.AuthConfig)."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+
+from rocketbroker.common.config.fields import ConfigModel, Flag, Line, OptionalPath, Text, Trait, setting
+from rocketbroker.common.errors import ConfigError
+
+_MOST_CODES: Final = 1_000
+_MOST_CHARACTERS: Final = 8_192  # a secret has at most 1,024 bytes, and JSON writes six for some
+_HIGHEST_CODE: Final = 2**31 - 1
+#: Codes that change or show users and policies; they are checked whatever the white lists say.
+AUTH_CODES: Final = range(3001, 3011)
+
+
+def parse_codes(value: str) -> frozenset[int]:
+    """Return the request codes of a white list.
+
+    Raises:
+        ValueError: A part is no request code.
+    """
+    codes: set[int] = set()
+    for part in filter(None, map(str.strip, value.split(","))):
+        if not (part.isascii() and part.isdigit() and len(part) <= 10 and int(part) <= _HIGHEST_CODE):
+            raise ValueError("not a request code")
+        codes.add(int(part))
+    return frozenset(codes)
+
+
+def _check_codes(value: str) -> str:
+    codes = parse_codes(value)
+    if len(codes) > _MOST_CODES:
+        raise ValueError("too many codes")
+    if wrong := sorted(codes & set(AUTH_CODES)):
+        raise ValueError(
+            f"rejected: {wrong[0]} is a request for users and policies, which needs credentials; leave it out"
+        )
+    return value
+
+
+def _check_length(value: str) -> str:
+    if len(value) > _MOST_CHARACTERS:
+        raise ValueError("too long")
+    return value
+
+
+_CODES: Final = Trait(takes="request codes joined by commas, such as 105,106, without 3001 to 3010")
+_CLASS_MEANING: Final = "Class of RocketMQ that {}; this one is built in."
+
+Codes = Annotated[Text, AfterValidator(_check_codes)]
+Credentials = Annotated[Text, AfterValidator(_check_length)]
+
+
+class AuthSettings(ConfigModel):
+    """Users, and what they may do."""
+
+    authentication_enabled: Flag = setting(
+        False,
+        "Serve only requests that a user has signed. A name server serves routes to everyone nevertheless, unless "
+        "authorizeRouteReads=true.",
+        Trait(important=True),
+    )
+    authorization_enabled: Flag = setting(
+        False, "Serve only requests for which the user has the rights; needs authenticationEnabled=true.", Trait()
+    )
+    authorization_open_as_apache: Flag = setting(
+        False,
+        "Leave open to every user what RocketMQ leaves open, such as changes of settings and of groups; protected mode "
+        "then decides on them.",
+        Trait(own=True),
+    )
+    authentication_whitelist: Codes = setting(
+        "",
+        "Request codes served without a signature. With authorizationEnabled=true they must be in "
+        "authorizationWhitelist, too: rights are those of a user.",
+        _CODES,
+    )
+    authorization_whitelist: Codes = setting("", "Request codes served to every user.", _CODES)
+    init_authentication_user: Credentials = setting(
+        "",
+        'User with every right that is created if it does not exist: {"username":"...","password":"..."}.',
+        Trait(secret=True, takes='{"username":"...","password":"..."}'),
+    )
+    inner_client_authentication_credentials: Credentials = setting(
+        "",
+        'User by which servers sign their own requests, the same on all of them: {"accessKey":"...","secretKey":"..."}.'
+        " It is created with every right if it does not exist.",
+        Trait(secret=True, takes='{"accessKey":"...","secretKey":"..."}'),
+    )
+    auth_config_path: OptionalPath = setting(
+        "",
+        "Folder of accessControl.json, the table of users and policies, and of accessControl.key, the key of their "
+        "secrets. Empty means that of the other tables.",
+        Trait(takes="a path"),
+    )
+    migrate_auth_from_v1_enabled: Flag = setting(
+        False,
+        "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, at "
+        "each start; users that exist stay as they are.",
+    )
+    authentication_provider: Line = setting(
+        "",
+        _CLASS_MEANING.format("checks signatures"),
+        Trait(takes="the class of RocketMQ, or nothing; no other is loaded"),
+    )
+    authentication_metadata_provider: Line = setting(
+        "", _CLASS_MEANING.format("keeps users"), Trait(takes="the class of RocketMQ, or nothing; no other is loaded")
+    )
+    authentication_strategy: Line = setting(
+        "",
+        "Class of RocketMQ that chooses the requests to check; every request is checked here.",
+        Trait(takes="the class of RocketMQ, or nothing; no other is loaded"),
+    )
+    authorization_provider: Line = setting(
+        "",
+        _CLASS_MEANING.format("decides by policies"),
+        Trait(takes="the class of RocketMQ, or nothing; no other is loaded"),
+    )
+    authorization_metadata_provider: Line = setting(
+        "",
+        _CLASS_MEANING.format("keeps policies"),
+        Trait(takes="the class of RocketMQ, or nothing; no other is loaded"),
+    )
+    authorization_strategy: Line = setting(
+        "",
+        "Class of RocketMQ that chooses the requests to check; every request is checked here.",
+        Trait(takes="the class of RocketMQ, or nothing; no other is loaded"),
+    )
+
+
+def check_auth(settings: AuthSettings) -> None:
+    """Check settings that depend on each other.
+
+    Raises:
+        ConfigError: They contradict.
+    """
+    if settings.authorization_enabled and not settings.authentication_enabled:
+        raise ConfigError(
+            "authorizationEnabled=true needs authenticationEnabled=true: without a signature nobody knows whose rights "
+            "count"
+        )
