@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from rocketbroker.auth.authorization import AccessRules
-from rocketbroker.auth.errors import AuthError, AuthValueError
+from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import Acl, PolicyType, Resource, parse_acl
 from rocketbroker.auth.private_files import check_private, write_private
 from rocketbroker.auth.secret_seal import SecretSeal
@@ -179,32 +179,41 @@ class AccessStore:
 
         def edit(state: _State) -> _State:
             if user.name in state.users:
-                raise AuthValueError(f"The user is existed: {user.name}; change it by updateUser")
+                raise AuthConflictError(f"The user is existed: {user.name}; change it by updateUser")
             return state.with_user(user)
 
         await self._change(edit)
 
-    async def update_user(self, info: UserInfo) -> None:
+    async def update_user(self, info: UserInfo, *, by_super: bool = True) -> None:
         """Change the fields of a user that ``info`` has.
 
+        Args:
+            info: the fields.
+            by_super: a Super user asks; others cannot change a Super user.
+
         Raises:
-            AuthValueError: A field is not valid, or there is no such user.
+            AuthValueError: A field is not valid, or there is no such user, or it is a Super user.
             AuthError: The table cannot be written.
         """
         name = check_name(info.username)
 
         def edit(state: _State) -> _State:
             if name not in state.users:
-                raise AuthValueError(f"The user is not exist: {name}; create it by createUser")
+                raise AuthConflictError(f"The user is not exist: {name}; create it by createUser")
+            _check_super(state, name, by_super=by_super)
             return state.with_user(updated_user(state.users[name], info))
 
         await self._change(edit)
 
-    async def delete_user(self, name: str | None) -> None:
+    async def delete_user(self, name: str | None, *, by_super: bool = True) -> None:
         """Remove a user and its policies; an unknown one is no error, as in Apache's broker.
 
+        Args:
+            name: its name.
+            by_super: a Super user asks; others cannot remove a Super user.
+
         Raises:
-            AuthValueError: The name is not valid.
+            AuthValueError: The name is not valid, or that of a Super user.
             AuthError: The table cannot be written.
         """
         name = check_name(name)
@@ -212,6 +221,7 @@ class AccessStore:
         def edit(state: _State) -> _State:
             if name not in state.users and name not in state.acls:
                 return state
+            _check_super(state, name, by_super=by_super)
             users = {other: user for other, user in state.users.items() if other != name}
             return state._replace(users=users).with_acl(Acl(name))
 
@@ -227,7 +237,7 @@ class AccessStore:
 
         def edit(state: _State) -> _State:
             if acl.username not in state.users:
-                raise AuthValueError(f"The subject of {acl.subject} is not exist; create the user by createUser")
+                raise AuthConflictError(f"The subject of {acl.subject} is not exist; create the user by createUser")
             return state.with_acl(state.acls.get(acl.username, Acl(acl.username)).merged(acl))
 
         await self._change(edit)
@@ -242,9 +252,9 @@ class AccessStore:
 
         def edit(state: _State) -> _State:
             if name not in state.users:
-                raise AuthValueError(f"The subject is not exist: User:{name}")
+                raise AuthConflictError(f"The subject is not exist: User:{name}")
             if name not in state.acls:
-                raise AuthValueError(f"The acl is not exist: User:{name} has no policies")
+                raise AuthConflictError(f"The acl is not exist: User:{name} has no policies")
             return state.with_acl(Acl(name) if resource is None else state.acls[name].without(kind, resource))
 
         await self._change(edit)
@@ -379,6 +389,13 @@ class AccessStore:
 def _settle(waiting: _Written | None, reason: str) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_result(reason)
+
+
+def _check_super(state: _State, name: str, *, by_super: bool) -> None:
+    # In the newest state: a user may become a Super user while a change waits for the disk.
+    user = state.users.get(name)
+    if user is not None and user.is_super and not by_super:
+        raise AuthConflictError(f"The super user can only be update by super user: User:{name}")
 
 
 def _check_size(state: _State) -> None:

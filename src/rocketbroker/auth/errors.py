@@ -11,6 +11,10 @@ class AuthValueError(AuthError, ValueError):
     """User, policy or file of access control that is not valid; the text names the place and a valid value."""
 
 
+class AuthConflictError(AuthValueError):
+    """Change that does not fit the table: the user or the policy exists already, or does not exist."""
+
+
 class AuthenticationError(AuthError):
     """Request without valid credentials (AuthenticationException)."""
 

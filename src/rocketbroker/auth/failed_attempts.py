@@ -2,7 +2,7 @@
 
 Each failure of an address adds one to its debt, and each second takes one away. Up to ``_FREE`` the answer goes out at
 once, so that a client with a wrong secret learns so. Beyond that it waits, twice as long with each failure, up to
-``MAX_DELAY_S``; the connection is not read meanwhile.
+``MAX_DELAY_S``.
 
 The credentials of every request are checked at once, whatever the debt. A client with the right secret is not slowed
 down by another one behind the same address, and a check costs some microseconds, so there is nothing to gain by

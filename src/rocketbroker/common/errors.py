@@ -28,6 +28,7 @@ RocketBrokerError
 │   └── QueueNotWholeError     ConsumeQueue with missing entries (analytics.log.queue_entries)
 ├── AuthError                  failure of access control (auth.errors)
 │   ├── AuthValueError         ... user, policy or file that is not valid
+│   │   └── AuthConflictError  ... user or policy that exists already, or does not
 │   ├── AuthenticationError    ... request without valid credentials
 │   └── AuthorizationError     ... request of a user that lacks the right
 ├── ClientError                failure of a client operation, with a tree of its own (client.core.errors)

@@ -1,0 +1,186 @@
+"""Check of each request before its handler (AuthenticationPipeline and AuthorizationPipeline).
+
+A guarded route decodes the fields as they came, since the signature covers them, asks who signed them and if that user
+has the rights, and only then decodes the typed header. It has no handler of runs: requests that come together are
+checked one by one.
+
+Credentials that fail are answered late, the later the more often the address has failed (``failed_attempts``). The
+wait holds up no other connection; one connection has at most 1,024 requests that wait.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.authentication import Authenticator
+from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
+from rocketbroker.auth.failed_attempts import FailedAttempts
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
+from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, Process, Response, Route
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.common.event_log import RefusalLog
+
+log = logging.getLogger(__name__)
+
+
+class CheckedCodes(NamedTuple):
+    """Checks that a server makes.
+
+    Attributes:
+        authorizes: rights are checked, too.
+        unsigned: codes served without credentials (authenticationWhitelist), if no right is asked for them either.
+        every_user: codes served to every user (authorizationWhitelist).
+        open: codes that are not checked at all.
+        lifts_protected_mode: each code beyond those of clients asks for a right, so that addresses need not decide.
+    """
+
+    authorizes: bool = False
+    unsigned: Collection[int] = frozenset()
+    every_user: Collection[int] = frozenset()
+    open: Collection[int] = frozenset()
+    lifts_protected_mode: bool = False
+
+
+class RequestGuard:
+    """Wraps the routes of a server.
+
+    Args:
+        store: users and policies.
+        rights: rights that each code needs.
+        clock: its monotonic time counts for the delays of failed attempts.
+        codes: what is checked.
+    """
+
+    def __init__(self, store: AccessStore, rights: RequestRights, clock: Clock, codes: CheckedCodes) -> None:
+        self._store = store
+        self._rights = rights
+        self._codes = codes
+        self._authenticator = Authenticator(store.rules)
+        store.on_change(self._authenticator.follow)
+        self._refusals = RefusalLog(log)
+        #: Requests whose credentials failed.
+        self.failed_attempts: Final = FailedAttempts(clock)
+        #: Requests of users who lack the right.
+        self.denied = 0
+
+    def follow_loaded(self) -> None:
+        """Check by the table that was loaded."""
+        self._authenticator.follow(self._store.rules)
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Check of credentials, for calls that come another way."""
+        return self._authenticator
+
+    def routes(self, routes: Mapping[int, Route]) -> dict[int, Route]:
+        """Return the routes, each with the check before its handler, unless its code is not checked."""
+        return {code: self._guarded(route) for code, route in routes.items()}
+
+    def _guarded(self, route: Route) -> Route:
+        code, checked = route.code, self._codes
+        asks_right = checked.authorizes and code not in checked.every_user
+        if code in checked.open or (code in checked.unsigned and not asks_right):
+            return route
+        guarded = Route(
+            code,
+            self._process(route, asks_right=asks_right),
+            None,
+            Audience.CLIENT if asks_right and checked.lifts_protected_mode else route.audience,
+            takes_large_bodies=route.takes_large_bodies,
+        )
+        guarded.runs_later = route.runs_later
+        return guarded
+
+    def _process(self, route: Route, *, asks_right: bool) -> Process:
+        code, header_type = route.code, route.header_type
+
+        def process(connection: Connection, command: Command) -> Answer:
+            address = host_of(connection.remote_address)
+            try:
+                self.check(code, command.header, command.version, command.body, address, asks_right=asks_right)
+            except AuthenticationError as error:
+                return self._refused_late(error, code, address, command)
+            except AuthorizationError as error:
+                self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
+                raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from None
+            except CodecError as error:
+                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            if header_type is not None:
+                try:
+                    command = with_typed_header(command, header_type)
+                except HeaderFieldError as error:
+                    raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            return route.process(connection, command)
+
+        return process
+
+    def check(
+        self,
+        code: int,
+        fields: Mapping[str, str] | None,
+        version: int,
+        body: ReadableBuffer,
+        address: str,
+        *,
+        asks_right: bool,
+    ) -> None:
+        """Check who signed a request, and if that user may send it.
+
+        Args:
+            code: its request code.
+            fields: texts of its ``extFields``, as they came.
+            version: ``version`` of the command.
+            body: its body.
+            address: IP address of the peer.
+            asks_right: check the rights, too.
+
+        Raises:
+            AuthenticationError: It is not signed by a user who is enabled.
+            AuthorizationError: The user lacks a right.
+            CodecError: The body, which names what the request is about, cannot be read.
+        """
+        user = self._authenticator.authenticate(fields, version, body)
+        if asks_right and not user.is_super:
+            try:
+                self._store.rules.check(user.name, self._rights.of(code, fields, body), address)
+            except AuthorizationError:
+                self.denied += 1
+                raise
+
+    def failed(self, error: AuthenticationError, what: str, address: str) -> float:
+        """Count and log credentials that failed; return the seconds to wait before the answer.
+
+        Args:
+            error: the failure.
+            what: the request, for the log.
+            address: IP address of the peer.
+        """
+        self._refusals.add(f"{what} from {address}: {error}")
+        return self.failed_attempts.failed(address)
+
+    def _refused_late(self, error: AuthenticationError, code: int, address: str, command: Command) -> Answer:
+        delay_s = self.failed(error, f"request code {code}", address)
+        refusal = BrokerResponseError(ResponseCode.NO_PERMISSION, str(error))
+        if not delay_s or command.flag & FLAG_ONEWAY:
+            raise refusal from None
+        return _late(refusal, delay_s)
+
+
+def _late(error: BrokerResponseError, delay_s: float) -> Awaitable[Response]:
+    async def wait() -> Response:
+        await asyncio.sleep(delay_s)
+        raise error
+
+    return wait()
+
+
+def host_of(address: str) -> str:
+    """Return the IP address of ``ip:port``."""
+    return address.rpartition(":")[0].strip("[]")

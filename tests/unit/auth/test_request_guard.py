@@ -1,0 +1,236 @@
+"""The guard of routes: who is refused before the handler, with what, and when."""
+
+import asyncio
+import inspect
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.users import User, UserType
+from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.codec.remoting.request_signature import RequestSigner
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.fakes import FakeClock, FakeConnection
+
+ROOT = RequestSigner("root", "root-secret")
+JOE = RequestSigner("joe", "joe-secret")
+PULL = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0"}
+PULL |= {"commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+
+
+class Runs:
+    """Handler of runs that no guarded route may have."""
+
+
+class Server:
+    """Routes that note which requests reached their handlers."""
+
+    def __init__(self, tmp_path: Path, codes: CheckedCodes) -> None:
+        self.store = AccessStore(tmp_path / "table", SecretSeal(bytes(32)), FakeClock())
+        allow = PolicyEntry(parse_resource("Topic:T"), (Action.SUB,), Decision.ALLOW)
+        group = PolicyEntry(parse_resource("Group:CG"), (Action.SUB,), Decision.ALLOW, ("127.0.0.1",))
+        users = [User("root", "root-secret", UserType.SUPER), User("joe", "joe-secret")]
+        self.store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow, group))})
+        self.clock = FakeClock()
+        self.guard = RequestGuard(self.store, RequestRights("C"), self.clock, codes)
+        self.guard.follow_loaded()
+        self.reached: list[object] = []
+        table = MethodTable()
+        table.add(Code.PULL_MESSAGE, self._handle, PullMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
+        table.add(Code.SEND_MESSAGE_V2, self._handle, None, Audience.CLIENT, runs=Runs())  # type: ignore[arg-type]
+        table.add(Code.GET_BROKER_CONFIG, self._handle)
+        table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later)
+        table.add(Code.HEART_BEAT, self._handle)
+        self.own = table.routes
+        self.routes = self.guard.routes(table.routes)
+
+    def _handle(self, _connection: Connection, command: Command) -> Answer:
+        self.reached.append(command.header)
+        return b"answer"
+
+    async def _handle_later(self, _connection: Connection, command: Command) -> bytes:
+        self.reached.append(command.header)
+        return b"later"
+
+    def ask(
+        self,
+        code: Code,
+        signer: RequestSigner | None = None,
+        fields: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        address: str = "127.0.0.1:5",
+        flag: int = 0,
+    ) -> Answer:
+        command = request(code, fields, body)
+        if signer is not None:
+            signer.sign(command)
+        command.flag |= flag
+        return self.routes[code].process(FakeConnection(address), command)
+
+    def refusal(self, code: Code, signer: RequestSigner | None = None, **more: object) -> str:
+        with pytest.raises(BrokerResponseError) as caught:
+            self.ask(code, signer, **more)  # type: ignore[arg-type]
+        assert caught.value.code == ResponseCode.NO_PERMISSION
+        assert self.reached == []
+        return caught.value.remark
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path, CheckedCodes(authorizes=True, lifts_protected_mode=True))
+
+
+def test_a_request_without_credentials_or_with_wrong_ones_reaches_no_handler(server: Server):
+    assert "username cannot be null" in server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    assert "check signature failed" in server.refusal(Code.PULL_MESSAGE, RequestSigner("joe", "other"), fields=PULL)
+    assert server.guard.failed_attempts.failures == 2
+    assert server.guard.denied == 0
+
+
+def test_a_user_with_the_rights_reaches_the_handler_with_a_typed_header(server: Server):
+    assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
+    (header,) = server.reached
+    assert isinstance(header, PullMessageRequestHeader)
+    assert header.topic == "T"
+
+
+def test_a_right_counts_for_its_resource_and_address_alone(server: Server):
+    assert "Topic:Other" in server.refusal(Code.PULL_MESSAGE, JOE, fields={**PULL, "topic": "Other"})
+    assert "Group:CG from 10.0.0.1" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL, address="10.0.0.1:99")
+    assert server.guard.denied == 2
+    assert server.guard.failed_attempts.failures == 0
+
+
+def test_a_super_user_reaches_all(server: Server):
+    assert server.ask(Code.GET_BROKER_CONFIG, ROOT) == b"answer"
+    server.reached.clear()
+    assert "Cluster:C" in server.refusal(Code.GET_BROKER_CONFIG, JOE)
+
+
+async def test_a_handler_that_waits_is_refused_before_it_begins(server: Server):
+    assert "Update" in server.refusal(Code.UPDATE_BROKER_CONFIG, JOE)
+    answer = server.ask(Code.UPDATE_BROKER_CONFIG, ROOT)
+    assert inspect.isawaitable(answer)
+    assert await answer == b"later"
+    assert server.routes[Code.UPDATE_BROKER_CONFIG].runs_later
+
+
+def test_requests_that_come_together_have_no_way_around(server: Server):
+    assert server.own[Code.SEND_MESSAGE_V2].runs is not None
+    assert server.routes[Code.SEND_MESSAGE_V2].runs is None
+
+
+def test_a_guarded_route_keeps_what_it_may_take(server: Server):
+    assert server.routes[Code.PULL_MESSAGE].takes_large_bodies
+    assert not server.routes[Code.GET_BROKER_CONFIG].takes_large_bodies
+
+
+def test_a_header_with_a_wrong_field_is_named_after_the_check(server: Server):
+    wrong = {**PULL, "queueId": "many"}
+    assert "username" in server.refusal(Code.PULL_MESSAGE, fields=wrong)
+    with pytest.raises(BrokerResponseError, match="queueId") as caught:
+        server.ask(Code.PULL_MESSAGE, JOE, wrong)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_body_that_names_nothing_is_refused(server: Server):
+    with pytest.raises(BrokerResponseError) as caught:
+        server.ask(Code.HEART_BEAT, JOE, {}, b"{no json")
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert server.reached == []
+
+
+async def test_failures_of_an_address_are_answered_later_and_later_and_hold_up_no_other(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for _ in range(5):
+        server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    for _ in range(3):
+        answer = server.ask(Code.PULL_MESSAGE, None, PULL)
+        assert inspect.isawaitable(answer)
+        with pytest.raises(BrokerResponseError, match="username cannot be null"):
+            await answer
+    assert slept == sorted(set(slept))
+    assert len(slept) == 3
+    # Another address, and the right secret behind the same one.
+    server.refusal(Code.PULL_MESSAGE, fields=PULL, address="10.0.0.1:1")
+    assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
+
+
+def test_a_oneway_request_waits_for_no_answer(server: Server):
+    for _ in range(20):
+        server.refusal(Code.PULL_MESSAGE, fields=PULL, flag=FLAG_ONEWAY)
+
+
+def test_rights_replace_the_addresses_of_protected_mode(server: Server, tmp_path: Path):
+    assert {route.audience for route in server.routes.values()} == {Audience.CLIENT}
+    for codes in (
+        CheckedCodes(authorizes=True),
+        CheckedCodes(lifts_protected_mode=True),
+        CheckedCodes(authorizes=True, every_user={Code.GET_BROKER_CONFIG}, lifts_protected_mode=True),
+    ):
+        assert Server(tmp_path, codes).routes[Code.GET_BROKER_CONFIG].audience is Audience.ADMINISTRATION
+
+
+def test_without_authorization_each_user_is_served(tmp_path: Path):
+    server = Server(tmp_path, CheckedCodes())
+    server.refusal(Code.GET_BROKER_CONFIG)
+    assert server.ask(Code.GET_BROKER_CONFIG, JOE) == b"answer"
+
+
+def test_codes_on_white_lists_are_served(tmp_path: Path):
+    pull = {int(Code.PULL_MESSAGE)}
+    server = Server(tmp_path, CheckedCodes(authorizes=True, every_user=pull))
+    server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    server.ask(Code.PULL_MESSAGE, JOE, {**PULL, "topic": "Other"})
+    both = Server(tmp_path, CheckedCodes(authorizes=True, unsigned=pull, every_user=pull))
+    assert both.routes[Code.PULL_MESSAGE] is both.own[Code.PULL_MESSAGE]
+
+
+def test_a_code_served_unsigned_still_needs_the_user_whose_rights_count(tmp_path: Path):
+    server = Server(tmp_path, CheckedCodes(authorizes=True, unsigned={int(Code.PULL_MESSAGE)}))
+    assert "username" in server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    # The name alone is not enough.
+    assert "signature" in server.refusal(Code.PULL_MESSAGE, fields={**PULL, "AccessKey": "root"})
+
+
+def test_open_codes_are_not_checked(tmp_path: Path):
+    server = Server(tmp_path, CheckedCodes(authorizes=True, open={int(Code.PULL_MESSAGE)}))
+    assert server.routes[Code.PULL_MESSAGE] is server.own[Code.PULL_MESSAGE]
+
+
+async def test_a_change_of_the_table_counts_from_the_next_request_on(tmp_path: Path):
+    server = Server(tmp_path, CheckedCodes(authorizes=True))
+    await server.store.start()
+    try:
+        assert server.ask(Code.PULL_MESSAGE, RequestSigner("joe", "joe-secret"), PULL) == b"answer"
+        server.reached.clear()
+        await server.store.add_missing([User("root", "root-secret", UserType.SUPER)])
+        await server.store.delete_user("joe")
+        assert "signature" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL)
+    finally:
+        await server.store.stop()
+
+
+@pytest.mark.parametrize(
+    ("address", "host"), [("127.0.0.1:1", "127.0.0.1"), ("[::1]:99", "::1"), ("[fe80::1%eth0]:9", "fe80::1%eth0")]
+)
+def test_the_host_of_an_address(address: str, host: str):
+    assert host_of(address) == host
