@@ -26,7 +26,6 @@ from rocketbroker.codec.remoting.bodies.client import (
     ProducerData,
     SubscriptionData,
 )
-from rocketbroker.codec.remoting.headers import auth
 from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader
 from rocketbroker.codec.remoting.request_signature import V4_9_3, SigningKey
 from tests.support.access_cases import Access, accesses, acls
@@ -34,21 +33,8 @@ from tests.support.java_toolchain import OPENS, SOURCES, driver_classpath, find_
 
 pytestmark = pytest.mark.java
 
-AUTH_HEADERS = [
-    auth.CreateUserRequestHeader,
-    auth.UpdateUserRequestHeader,
-    auth.DeleteUserRequestHeader,
-    auth.GetUserRequestHeader,
-    auth.ListUsersRequestHeader,
-    auth.CreateAclRequestHeader,
-    auth.UpdateAclRequestHeader,
-    auth.DeleteAclRequestHeader,
-    auth.GetAclRequestHeader,
-    auth.ListAclsRequestHeader,
-]
 HEADERS: dict[int, type[CommandCustomHeader] | None] = {
     **{code: route.header_type for _, _, routes in sections() for code, route in routes.items()},
-    **dict(enumerate(AUTH_HEADERS, 3001)),
 }
 NAMES = {
     "topic": ["T", "%RETRY%G", "%RETRY%H", "%DLQ%G"],

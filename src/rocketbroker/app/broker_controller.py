@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Self
 
+from rocketbroker.app.access_control import AccessControl, own_signer
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
     MASTER,
@@ -143,7 +144,11 @@ class BrokerController:
         self._timer_metrics = TimerMetrics(folder / "timermetrics", submit)
         # Name servers and other brokers
         self._tls = RemotingTls(settings.transport)
-        self._network = network = OuterNetwork(config, settings.store, self.topic_configs, self._tls)
+        self.access = AccessControl.of(settings.transport, config.broker_cluster_name, folder, clock)
+        signer = own_signer(settings.transport)
+        self._network = network = OuterNetwork(
+            config, settings.store, self.topic_configs, self._tls, None if signer is None else signer.sign
+        )
         self.outer_api, self.master_address = network.outer_api, network.master_address
         self._escape = EscapeBridge(config, network.client, network.routes.fetch)
         # Clients
@@ -239,6 +244,7 @@ class BrokerController:
             (ANY_ROLE, store),
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
+            (ANY_ROLE, self.access or PartList()),
             (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, self._persist.drain)),
             (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
@@ -473,6 +479,7 @@ class BrokerController:
                 self.acting.state.sync_soon,
                 self.acting.own_ha_info,
                 self.acting.hand_over,
+                None if self.access is None else self.access.store,
             ),
         )
 
@@ -480,7 +487,7 @@ class BrokerController:
         transport = self._settings.transport
         mode = ProtectedMode(transport)
         server = RemotingServer(
-            self.routes,
+            self.routes if self.access is None else self.access.guard.routes(self.routes),
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
@@ -507,6 +514,11 @@ class BrokerController:
         config = self._settings.broker
         if not config.grpc_server_enable:
             return PartList()
+        if self.access is not None:
+            raise ConfigError(
+                "grpcServerEnable=true is rejected with authenticationEnabled=true: calls of the gRPC port are not "
+                "checked in this version; serve clients of the remoting protocol, or start another broker for the SDKs"
+            )
         try:
             from rocketbroker.app.grpc_port import InProcessBroker, broker_port
         except ImportError as error:
@@ -610,6 +622,8 @@ class BrokerController:
             tables = *self._tables, self._orders, self.consumer_filters, self._request_modes, self.timer.progress
             for table in tables:
                 table.load()
+            if self.access is not None:
+                self.access.load()
             if self._is_slave:
                 self._timer_metrics.load()
             else:

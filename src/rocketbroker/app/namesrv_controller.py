@@ -6,10 +6,13 @@
 import ipaddress
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketbroker.app.access_control import AccessControl, own_signer
 from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
+from rocketbroker.auth.request_rights import ROUTE_READS
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 from rocketbroker.common.clock import SystemClock
@@ -48,9 +51,13 @@ class NamesrvController:
         self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="namesrv-decode")
         transport = settings.transport
         self._tls = RemotingTls(transport)
-        self._client = RemotingClient(tls=self._tls.outgoing)
+        signer = own_signer(transport)
+        self._client = RemotingClient(tls=self._tls.outgoing, before_request=None if signer is None else signer.sign)
         config = settings.namesrv
         clock = SystemClock()
+        open_codes = frozenset() if config.authorize_route_reads else ROUTE_READS
+        folder = Path(config.kv_config_path).parent
+        self.access = AccessControl.of(transport, config.cluster_name, folder, clock, open_codes)
         self.kv_config_manager = KVConfigManager(config, self._executor)
         self.route_info_manager = RouteInfoManager(
             config, clock, MinBrokerIdNotifier(config, self._notify), HolderProbe(self._tasks).ask
@@ -58,10 +65,13 @@ class NamesrvController:
         self._sender = MinBrokerIdSender(self.route_info_manager.brokers.live, self._client, self._tasks)
         executors = NamesrvExecutors(persist=self._executor, decode=self._decoder)
         store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)
-        self.routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock)
+        table = None if self.access is None else self.access.store
+        self.routes = namesrv_routes(
+            config, self.route_info_manager, self.kv_config_manager, store, executors, clock, table
+        )
         mode = ProtectedMode(transport)
         self._server = RemotingServer(
-            self.routes,
+            self.routes if self.access is None else self.access.guard.routes(self.routes),
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
@@ -75,7 +85,7 @@ class NamesrvController:
                 config.address_server_bind_address, config.address_server_port, self._name_servers
             )
         self.metrics = self._make_metrics_port(mode)
-        parts = self._server, self.address_server, self.metrics
+        parts = self.access, self._server, self.address_server, self.metrics
         self._parts = PartList(*(part for part in parts if part is not None))
 
     def _make_metrics_port(self, mode: ProtectedMode) -> "NamesrvMetricsPort | None":
@@ -114,6 +124,8 @@ class NamesrvController:
             ConfigError: The key-value file cannot be read, or a port is in use.
         """
         self.kv_config_manager.load()
+        if self.access is not None:
+            self.access.load()
         await self._parts.start()
         self._tls.watch(self._tasks)
         interval_s = self._settings.namesrv.scan_not_active_broker_interval / 1000

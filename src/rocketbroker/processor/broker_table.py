@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -40,6 +41,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.processor.ack_message import AckMessageRequests
+from rocketbroker.processor.admin.auth import AuthRequests
 from rocketbroker.processor.admin.clients import ClientRequests, ConsumerCalls
 from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.processor.admin.messages import MessageRequests
@@ -95,6 +97,7 @@ class AdminParts:
         look_for_members: has this slave ask the name servers for the live brokers of its name.
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
         hand_over: called at a slave with a master that is about to register.
+        access: users and policies, ``None`` without access control.
     """
 
     models: tuple[ConfigModel, ...]
@@ -111,6 +114,7 @@ class AdminParts:
     look_for_members: Callable[[], None]
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
     hand_over: Callable[[Master], Awaitable[None]]
+    access: AccessStore | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +242,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             groups=parts.subscription_groups,
             queries=store.queries,
         ),
+        AuthRequests(admin.access),
         SettingsRequests(
             models=admin.models,
             path=admin.persist_path,

@@ -5,12 +5,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.codec.remoting.handler import Route
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.admin.auth import AuthRequests
 from rocketbroker.processor.namesrv.kv_config import KVConfigRequests
 from rocketbroker.processor.namesrv.registrations import RegistrationRequests
 from rocketbroker.processor.namesrv.routes import RouteRequests
@@ -45,8 +47,9 @@ def namesrv_routes(
     store: ConfigStore,
     executors: NamesrvExecutors,
     clock: Clock,
+    access: AccessStore | None = None,
 ) -> dict[int, Route]:
-    """Route all requests that a name server answers."""
+    """Route all requests that a name server answers; those for users and policies only with access control."""
     families: list[object] = [
         RegistrationRequests(
             config=config,
@@ -70,4 +73,6 @@ def namesrv_routes(
             on_change=store.on_change,
         ),
     ]
+    if access is not None:
+        families.append(AuthRequests(access))
     return routes_of(families)

@@ -15,6 +15,7 @@ from rocketbroker.broker.registration.namesrv_link import (
 )
 from rocketbroker.broker.registration.topic_route_info_manager import TopicRouteInfoManager
 from rocketbroker.broker.topic.topic_config_manager import TopicChange, TopicConfigManager
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.lifecycle import TaskOwner
@@ -146,6 +147,7 @@ class OuterNetwork:
 
     Args:
         tls: TLS of connections in both directions.
+        before_request: called with each request before it is sent, to sign it.
 
     Attributes:
         client: sends the requests; the owner of the network stops it.
@@ -161,9 +163,10 @@ class OuterNetwork:
         store_config: MessageStoreConfig,
         topic_configs: TopicConfigManager,
         tls: RemotingTls,
+        before_request: Callable[[Command], None] | None = None,
     ) -> None:
         self.tls = tls
-        self.client = RemotingClient(tls=tls.outgoing)
+        self.client = RemotingClient(tls=tls.outgoing, before_request=before_request)
         self.registration = BrokerRegistration(config, store_config, topic_configs)
         self.master_address = MasterAddress(lambda: self.registration.broker_addr)
         self.outer_api = BrokerOuterApi(config, self.client, topic_configs, self.registration, self.master_address)

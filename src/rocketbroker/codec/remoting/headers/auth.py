@@ -1,7 +1,10 @@
 """Administration of users and policies (3001 to 3010).
 
 A subject is ``User:<name>``. All fields are optional on the wire; the broker says which one a request lacks.
+``access_key`` is the user that signed the request; the signature of a client adds it.
 """
+
+import msgspec
 
 from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader
 
@@ -10,18 +13,21 @@ class CreateUserRequestHeader(CommandCustomHeader, gc=False):
     """Code 3001; the body is a UserInfo."""
 
     username: str | None = None
+    access_key: str | None = msgspec.field(name="AccessKey", default=None)
 
 
 class UpdateUserRequestHeader(CommandCustomHeader, gc=False):
     """Code 3002; the body is a UserInfo."""
 
     username: str | None = None
+    access_key: str | None = msgspec.field(name="AccessKey", default=None)
 
 
 class DeleteUserRequestHeader(CommandCustomHeader, gc=False):
     """Code 3003; the policies of the user are deleted as well."""
 
     username: str | None = None
+    access_key: str | None = msgspec.field(name="AccessKey", default=None)
 
 
 class GetUserRequestHeader(CommandCustomHeader, gc=False):

@@ -1,0 +1,205 @@
+"""Access control of a server: the table of users and policies, the guard of its routes, and its own signature."""
+
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, Self
+
+from rocketbroker.auth.access_store import FILE_NAME, AccessStore
+from rocketbroker.auth.errors import AuthError, AuthValueError
+from rocketbroker.auth.plain_acl import Migration, plain_acl_files, read_plain_acl
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.secret_seal import load_seal
+from rocketbroker.auth.users import User, initial_user, inner_client_user
+from rocketbroker.codec.remoting.request_signature import RequestSigner
+from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.auth_settings import AuthSettings, parse_codes
+from rocketbroker.common.errors import ConfigError, shown
+
+log = logging.getLogger(__name__)
+
+KEY_FILE: Final = "accessControl.key"
+
+
+_PACKAGE: Final = "org.apache.rocketmq.auth"
+
+
+def _check_classes(config: AuthSettings) -> None:
+    """Check the names of RocketMQ's classes, whose work is done here.
+
+    Raises:
+        ConfigError: One is a class of somebody else, which this server does not load.
+    """
+    who, may = f"{_PACKAGE}.authentication", f"{_PACKAGE}.authorization"
+    providers = ("DefaultAuthenticationProvider", "LocalAuthenticationMetadataProvider")
+    rights = ("DefaultAuthorizationProvider", "LocalAuthorizationMetadataProvider")
+    strategies = [
+        (f"{package}.strategy.{kind}{word}Strategy")
+        for package, word in ((who, "Authentication"), (may, "Authorization"))
+        for kind in ("Stateless", "Stateful")
+    ]
+    for name, given, known in (
+        ("authenticationProvider", config.authentication_provider, [f"{who}.provider.{providers[0]}"]),
+        ("authenticationMetadataProvider", config.authentication_metadata_provider, [f"{who}.provider.{providers[1]}"]),
+        ("authenticationStrategy", config.authentication_strategy, strategies[:2]),
+        ("authorizationProvider", config.authorization_provider, [f"{may}.provider.{rights[0]}"]),
+        ("authorizationMetadataProvider", config.authorization_metadata_provider, [f"{may}.provider.{rights[1]}"]),
+        ("authorizationStrategy", config.authorization_strategy, strategies[2:]),
+    ):
+        if given and given not in known:
+            raise ConfigError(
+                f"{name}={shown(given)} is rejected: this server loads no classes, and its own does the work of "
+                f"{' and '.join(known)}; write that, or leave the setting out"
+            )
+
+
+def inner_user(config: AuthSettings) -> User | None:
+    """Return the user by which a server signs its own requests, ``None`` if the settings name none.
+
+    Raises:
+        ConfigError: The setting is not valid.
+    """
+    text = config.inner_client_authentication_credentials
+    try:
+        return inner_client_user(text) if text else None
+    except AuthValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def own_signer(config: AuthSettings) -> RequestSigner | None:
+    """Return the signer of a server's own requests, also of one that checks none itself.
+
+    Raises:
+        ConfigError: The setting is not valid.
+    """
+    user = inner_user(config)
+    return None if user is None else RequestSigner(user.name, user.secret)
+
+
+class AccessControl:
+    """Access control of one server, started before it listens; ``of`` makes it.
+
+    Args:
+        config: what is checked.
+        cluster: name of the cluster whose rights requests of administration need.
+        folder: folder of the table, unless ``authConfigPath`` names one.
+        clock: source of the time.
+        open_codes: codes that are not checked at all.
+
+    Attributes:
+        store: the table.
+        guard: check of requests.
+
+    Raises:
+        ConfigError: A setting is not valid, or the key of the table cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: AuthSettings,
+        cluster: str,
+        folder: Path,
+        clock: Clock,
+        open_codes: Collection[int] = frozenset(),
+    ) -> None:
+        _check_classes(config)
+        self._config = config
+        self._given = self._users_of(config)
+        self._inner = inner_user(config)
+        folder = Path(config.auth_config_path) if config.auth_config_path else folder
+        table = folder / FILE_NAME
+        seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
+        self.store = AccessStore(table, seal, clock)
+        as_apache = config.authorization_open_as_apache
+        self.guard = RequestGuard(
+            self.store,
+            RequestRights(cluster, as_apache=as_apache),
+            clock,
+            CheckedCodes(
+                config.authorization_enabled,
+                parse_codes(config.authentication_whitelist),
+                parse_codes(config.authorization_whitelist),
+                open_codes,
+                lifts_protected_mode=not as_apache,
+            ),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        config: AuthSettings,
+        cluster: str,
+        folder: Path,
+        clock: Clock,
+        open_codes: Collection[int] = frozenset(),
+    ) -> Self | None:
+        """Return the access control of a server, ``None`` if it is off."""
+        return cls(config, cluster, folder, clock, open_codes) if config.authentication_enabled else None
+
+    @staticmethod
+    def _users_of(config: AuthSettings) -> list[User]:
+        try:
+            first = config.init_authentication_user
+            return [initial_user(first)] if first else []
+        except AuthValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def load(self) -> None:
+        """Read the table (blocks).
+
+        Raises:
+            ConfigError: It cannot be read.
+        """
+        self.store.load()
+        self.guard.follow_loaded()
+
+    async def start(self) -> None:
+        """Create the users that the settings name.
+
+        Raises:
+            ConfigError: There is no user at all, or the table cannot be written.
+        """
+        await self.store.start()
+        try:
+            await self.store.add_missing([*self._given, *([self._inner] if self._inner is not None else [])])
+            if self._config.migrate_auth_from_v1_enabled:
+                await self._migrate()
+        except AuthError as error:
+            raise ConfigError(str(error)) from None
+        users = self.store.rules.users
+        if not users:
+            raise ConfigError(
+                "authenticationEnabled=true, and there is no user: name the first one by initAuthenticationUser="
+                '{"username":"...","password":"..."}'
+            )
+        inner = self._inner
+        if inner is None:
+            log.info("access control: innerClientAuthenticationCredentials is empty; own requests are not signed")
+        elif users[inner.name].secret != inner.secret:
+            log.warning(
+                "access control: User:%s has another secret than innerClientAuthenticationCredentials; servers that "
+                "sign by the setting are rejected here until mqadmin updateUser gives the user its secret",
+                inner.name,
+            )
+
+    async def _migrate(self) -> None:
+        """Add the users of access control 1.0 that do not exist, with their policies."""
+        home = os.environ.get("ROCKETMQ_HOME", "")
+        if not home:
+            log.warning("migrateAuthFromV1Enabled=true: ROCKETMQ_HOME is not set, so there is no plain_acl.yml to read")
+            return
+        found = _read(Path(home) / "conf")
+        for remark in found.remarks:
+            log.warning("access control: %s", remark)
+        added = await self.store.add_missing(found.users, found.acls)
+        log.info("access control: %d of %d users of plain_acl.yml are new", len(added), len(found.users))
+
+    async def stop(self) -> None:
+        """Write what is pending."""
+        await self.store.stop()
+
+
+def _read(conf: Path) -> Migration:
+    return read_plain_acl(plain_acl_files(conf))

@@ -1,0 +1,276 @@
+"""Servers with access control: for each family, who is served and who is not, by frames of real clients."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rocketbroker.app.namesrv_controller import NamesrvController
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.codec.remoting.request_signature import RequestSigner
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.config.load import load_namesrv_settings
+from rocketbroker.testing import RocketMQServer
+from tests.support.raw_client import RawAnswer, RawClient
+from tests.support.raw_requests import pull_fields, send_fields
+
+ROOT, INNER = ("root", "root-secret"), ("inner", "inner-secret")
+PROPERTIES = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
+    "innerClientAuthenticationCredentials": json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
+}
+JOE = ("joe", "joe-secret")
+TOPIC = "Orders"
+
+
+class Case(NamedTuple):
+    """A request, and the right that it needs."""
+
+    code: Code
+    fields: dict[str, Any]
+    resource: str
+    action: str
+    body: bytes = b""
+
+
+GROUP = "CG_Bad"
+QUEUE = {"topic": TOPIC, "queueId": "0"}
+CASES = [
+    Case(Code.SEND_MESSAGE_V2, send_fields(TOPIC), f"Topic:{TOPIC}", "Pub", b"body"),
+    Case(Code.PULL_MESSAGE, pull_fields(TOPIC), f"Topic:{TOPIC}", "Sub"),
+    Case(Code.QUERY_CONSUMER_OFFSET, {**QUEUE, "consumerGroup": GROUP}, f"Topic:{TOPIC}", "Get"),
+    Case(Code.GET_MAX_OFFSET, QUEUE, f"Topic:{TOPIC}", "Get"),
+    Case(Code.GET_TOPIC_CONFIG, {"topic": TOPIC}, f"Topic:{TOPIC}", "Get"),
+    Case(Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC}, f"Topic:{TOPIC}", "Get"),
+    Case(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Gone"}, "Group:Gone", "Delete"),
+    Case(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}, "Topic:Gone", "Delete"),
+    Case(Code.GET_BROKER_CONFIG, {}, "Cluster:DefaultCluster", "Get"),
+    Case(Code.UPDATE_BROKER_CONFIG, {}, "Cluster:DefaultCluster", "Update", b"traceOn=false"),
+    Case(Code.GET_BROKER_RUNTIME_INFO, {}, "Cluster:DefaultCluster", "Get"),
+    Case(Code.GET_ALL_TOPIC_CONFIG, {}, "Cluster:DefaultCluster", "Get"),
+    Case(Code.GET_ALL_CONSUMER_OFFSET, {}, "Cluster:DefaultCluster", "Get"),
+    Case(Code.AUTH_LIST_USER, {}, "Cluster:DefaultCluster", "Get"),
+    Case(Code.AUTH_LIST_ACL, {}, "Cluster:DefaultCluster", "Get"),
+    Case(
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, "Cluster:DefaultCluster", "Update", b'{"groupName":"Made_by_joe"}'
+    ),
+]
+# Besides the right of the case: what its row asks for, too.
+ALSO = {Code.PULL_MESSAGE: [(f"Group:{GROUP}", "Sub")], Code.QUERY_CONSUMER_OFFSET: [(f"Group:{GROUP}", "Get")]}
+
+
+class Peer:
+    """A connection that signs as one user, or as nobody."""
+
+    def __init__(self, address: str, user: tuple[str, str] | None = None) -> None:
+        self.client = RawClient(address)
+        self._signer = None if user is None else RequestSigner(*user)
+
+    def ask(self, code: Code, fields: dict[str, Any] | None = None, body: bytes = b"") -> RawAnswer:
+        command = request(code, dict(fields or {}), body)
+        if self._signer is not None:
+            self._signer.sign(command)
+        return self.client.ask(code, command.header, body)
+
+
+class Cluster:
+    """A server, and connections of its users; ``allow`` and ``clear`` set the policies of joe."""
+
+    def __init__(self, mq: RocketMQServer) -> None:
+        self.broker, self.namesrv = mq.broker_addr, mq.namesrv_addr
+        self._peers: list[Peer] = []
+        self.root = self.peer(ROOT)
+        self.ok(self.root.ask(Code.AUTH_CREATE_USER, {"username": JOE[0]}, b'{"password":"%s"}' % JOE[1].encode()))
+        self.ok(
+            self.root.ask(
+                Code.UPDATE_AND_CREATE_TOPIC,
+                {
+                    "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+                    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+                },
+            )
+        )  # fmt: skip
+        self.joe = self.peer(JOE)
+
+    def peer(self, user: tuple[str, str] | None = None, address: str = "") -> Peer:
+        peer = Peer(address or self.broker, user)
+        self._peers.append(peer)
+        return peer
+
+    @staticmethod
+    def ok(answer: RawAnswer) -> RawAnswer:
+        assert answer.code == ResponseCode.SUCCESS, answer
+        return answer
+
+    def allow(self, *rights: tuple[str, str]) -> None:
+        entries = [{"resource": resource, "actions": [action], "decision": "Allow"} for resource, action in rights]
+        body = json.dumps({"policies": [{"policyType": "Custom", "entries": entries}]}).encode()
+        self.ok(self.root.ask(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, body))
+
+    def clear(self) -> None:
+        self.root.ask(Code.AUTH_DELETE_ACL, {"subject": "User:joe"})
+
+    def state(self) -> list[object]:
+        """Return what requests could have changed."""
+        config = self.root.ask(Code.GET_BROKER_CONFIG).body
+        groups = self.root.ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+        topics = self.root.ask(Code.GET_ALL_TOPIC_CONFIG).body
+        users = self.root.ask(Code.AUTH_LIST_USER).body
+        return [config, groups, topics, users, self.root.ask(Code.GET_MAX_OFFSET, QUEUE).fields]
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.client.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with RocketMQServer(PROPERTIES) as mq:
+        made = Cluster(mq)
+        yield made
+        made.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code.name)
+def test_a_request_is_served_with_its_right_and_changes_and_reveals_nothing_without(cluster: Cluster, case: Case):
+    cluster.clear()
+    others = [("Topic:Elsewhere", "All"), (case.resource, "List" if case.action != "List" else "Get")]
+    cluster.allow(*others, *ALSO.get(case.code, []))
+    before = cluster.state()
+    for peer, words in (
+        (cluster.joe, f"User:joe has no permission to access {case.resource}"),
+        (cluster.peer(), "username cannot be null"),
+        (cluster.peer((JOE[0], "guess")), "check signature failed"),
+    ):
+        answer = peer.ask(case.code, case.fields, case.body)
+        assert answer.code == ResponseCode.NO_PERMISSION, answer
+        assert words in answer.remark
+        assert answer.body == b""
+        assert answer.fields == {}
+    assert cluster.state() == before
+
+    cluster.allow((case.resource, case.action))
+    answer = cluster.joe.ask(case.code, case.fields, case.body)
+    assert answer.code != ResponseCode.NO_PERMISSION, answer
+
+
+def test_sends_that_come_together_are_checked_one_by_one(cluster: Cluster):
+    """Fast paths for requests that are alike must not lead around the check."""
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC}", "Pub"))
+    before = int(cluster.root.ask(Code.GET_MAX_OFFSET, QUEUE).fields["offset"])
+
+    def frames(signer: RequestSigner | None, number: int) -> bytes:
+        data = b""
+        for opaque in range(1, number + 1):
+            command = request(Code.SEND_MESSAGE_V2, send_fields(TOPIC), b"body")
+            if signer is not None:
+                signer.sign(command)
+            command.opaque = opaque
+            data += encode_frame(command)
+        return data
+
+    served = cluster.peer(JOE)
+    for _ in range(4):  # a connection learns templates from what it has served
+        served.client.send(frames(RequestSigner(*JOE), 64))
+        assert [served.client.answer(opaque).code for opaque in range(1, 65)] == [ResponseCode.SUCCESS] * 64
+    served.client.send(frames(None, 3) + frames(RequestSigner("joe", "guess"), 2))
+    codes = {answer.code for _ in range(5) if (answer := served.client.read()) is not None}
+    assert codes == {ResponseCode.NO_PERMISSION}
+    after = int(cluster.root.ask(Code.GET_MAX_OFFSET, QUEUE).fields["offset"])
+    assert after - before == 256
+
+
+def test_a_policy_that_changes_counts_for_connections_that_live(cluster: Cluster):
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC}", "Get"))
+    peer = cluster.peer(JOE)
+    cluster.ok(peer.ask(Code.GET_MAX_OFFSET, QUEUE))
+    cluster.clear()
+    assert peer.ask(Code.GET_MAX_OFFSET, QUEUE).code == ResponseCode.NO_PERMISSION
+    cluster.allow((f"Topic:{TOPIC}", "Get"))
+    cluster.ok(peer.ask(Code.GET_MAX_OFFSET, QUEUE))
+
+
+def test_a_user_without_super_rights_makes_no_super_user(cluster: Cluster):
+    cluster.clear()
+    cluster.allow(("Cluster:DefaultCluster", "Update"))
+    answer = cluster.joe.ask(Code.AUTH_UPDATE_USER, {"username": "joe", "AccessKey": "root"}, b'{"userType":"Super"}')
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "The super user can only be update by super user" in answer.remark
+    answer = cluster.joe.ask(Code.AUTH_UPDATE_USER, {"username": "root"}, b'{"password":"of-joe"}')
+    assert answer.code == ResponseCode.NO_PERMISSION
+
+
+WRITES = [
+    (Code.REGISTER_BROKER, {"brokerName": "forged", "brokerAddr": "10.9.9.9:1", "clusterName": "DefaultCluster",
+                            "haServerAddr": "10.9.9.9:2", "brokerId": "0"}, b"{}"),
+    (Code.UNREGISTER_BROKER, {"brokerName": "broker-a", "brokerAddr": "127.0.0.1:1", "clusterName": "DefaultCluster",
+                              "brokerId": "0"}, b""),
+    (Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"}, b""),
+    (Code.DELETE_TOPIC_IN_NAMESRV, {"topic": TOPIC}, b""),
+    (Code.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}, b""),
+    (Code.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true"),
+    (Code.GET_NAMESRV_CONFIG, {}, b""),
+    (Code.GET_KV_CONFIG, {"namespace": "n", "key": "k"}, b""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "fields", "body"), WRITES, ids=lambda value: getattr(value, "name", None))
+def test_a_name_server_takes_writes_from_its_users_alone(cluster: Cluster, code: Code, fields, body: bytes):
+    route = {"topic": TOPIC}
+    before = cluster.peer(address=cluster.namesrv).ask(Code.GET_ROUTEINFO_BY_TOPIC, route)
+    cluster.ok(before)
+    # joe is a user of the broker; the name server has users of its own.
+    for user in (None, JOE, ("inner", "guess")):
+        answer = cluster.peer(user, cluster.namesrv).ask(code, fields, body)
+        assert answer.code == ResponseCode.NO_PERMISSION, answer
+        assert answer.body == b""
+    assert cluster.peer(address=cluster.namesrv).ask(Code.GET_ROUTEINFO_BY_TOPIC, route).body == before.body
+    if code in {Code.GET_NAMESRV_CONFIG, Code.PUT_KV_CONFIG}:
+        cluster.ok(cluster.peer(INNER, cluster.namesrv).ask(code, fields, body))
+
+
+async def test_routes_need_a_right_where_that_is_asked_for(tmp_path: Path):
+    path = tmp_path / "namesrv.properties"
+    lines = {**PROPERTIES, "authorizeRouteReads": "true", "listenPort": "0", "bindAddress": "127.0.0.1"}
+    lines |= {"kvConfigPath": f"{tmp_path}/kvConfig.json"}
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    namesrv = NamesrvController(load_namesrv_settings(path))
+    await namesrv.start()
+    try:
+        codes = [
+            await asyncio.to_thread(route_code, f"127.0.0.1:{namesrv.port}", user)
+            for user in (None, ("root", "guess"), ROOT)
+        ]
+    finally:
+        await namesrv.stop()
+    assert codes == [ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST]
+
+
+def route_code(address: str, user: tuple[str, str] | None) -> int:
+    peer = Peer(address, user)
+    try:
+        return peer.ask(Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).code
+    finally:
+        peer.client.close()
+
+
+def test_users_and_policies_outlive_a_restart(tmp_path):
+    with RocketMQServer(PROPERTIES, store=tmp_path) as mq:
+        cluster = Cluster(mq)
+        cluster.allow((f"Topic:{TOPIC}", "Get"))
+        cluster.close()
+    with RocketMQServer(PROPERTIES, store=tmp_path) as mq:
+        joe = Peer(mq.broker_addr, JOE)
+        Cluster.ok(joe.ask(Code.GET_MAX_OFFSET, QUEUE))
+        assert joe.ask(Code.GET_BROKER_CONFIG).code == ResponseCode.NO_PERMISSION
+        joe.client.close()
+    assert all(JOE[1].encode() not in path.read_bytes() for path in tmp_path.rglob("*.json"))

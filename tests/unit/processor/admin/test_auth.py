@@ -1,0 +1,180 @@
+"""Requests for users and policies: what they change, and whom they refuse."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.users import User, UserType
+from rocketbroker.codec.remoting.headers.auth import (
+    CreateAclRequestHeader,
+    CreateUserRequestHeader,
+    DeleteAclRequestHeader,
+    DeleteUserRequestHeader,
+    GetAclRequestHeader,
+    GetUserRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UpdateAclRequestHeader,
+    UpdateUserRequestHeader,
+)
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.processor.admin.auth import AuthRequests
+from tests.support.fakes import FakeClock
+from tests.support.processor_calls import call, call_async, refusal, refusal_async
+
+SECRET = "secret-of-joe"
+SUPER = b'{"password":"secret-12","userType":"Super"}'
+POLICIES = json.dumps(
+    {
+        "policies": [
+            {"policyType": "Custom", "entries": [{"resource": "Topic:T", "actions": ["Pub"], "decision": "Allow"}]}
+        ]
+    }
+).encode()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[AccessStore]:
+    held = AccessStore(tmp_path / "table.json", SecretSeal(bytes(32)), FakeClock())
+    await held.start()
+    await held.add_missing([User("root", "root-secret", UserType.SUPER), User("joe", SECRET)])
+    yield held
+    await held.stop()
+
+
+@pytest.fixture
+def family(store: AccessStore) -> AuthRequests:
+    return AuthRequests(store)
+
+
+async def test_a_user_is_created_changed_and_deleted(family: AuthRequests, store: AccessStore):
+    body = b'{"password":"secret-of-ann"}'
+    assert (await call_async(family.auth_create_user, CreateUserRequestHeader("ann", "joe"), body)).code == 0
+    assert store.rules.users["ann"] == User("ann", "secret-of-ann")
+    changed = b'{"userStatus":"disable"}'
+    assert (await call_async(family.auth_update_user, UpdateUserRequestHeader("ann", "joe"), changed)).code == 0
+    assert not store.rules.users["ann"].is_enabled
+    assert (await call_async(family.auth_delete_user, DeleteUserRequestHeader("ann", "joe"))).code == 0
+    assert "ann" not in store.rules.users
+    assert (await call_async(family.auth_delete_user, DeleteUserRequestHeader("ann", "joe"))).code == 0
+
+
+async def test_only_a_super_user_makes_changes_and_deletes_one(family: AuthRequests, store: AccessStore):
+    before = dict(store.rules.users)
+    for caller in ("joe", None, "nobody"):
+        create, update = CreateUserRequestHeader("new", caller), UpdateUserRequestHeader("joe", caller)
+        only = (ResponseCode.SYSTEM_ERROR, "The super user can only be create by super user")
+        assert await refusal_async(family.auth_create_user, create, SUPER) == only
+        only = (ResponseCode.SYSTEM_ERROR, "The super user can only be update by super user")
+        assert await refusal_async(family.auth_update_user, update, b'{"userType":"super"}') == only
+        for code, _ in (
+            await refusal_async(
+                family.auth_update_user, UpdateUserRequestHeader("root", caller), b'{"password":"mine"}'
+            ),
+            await refusal_async(family.auth_delete_user, DeleteUserRequestHeader("root", caller)),
+        ):
+            assert code == ResponseCode.NO_PERMISSION
+    assert dict(store.rules.users) == before
+    await call_async(family.auth_create_user, CreateUserRequestHeader("new", "root"), SUPER)
+    assert store.rules.users["new"].is_super
+    await call_async(family.auth_delete_user, DeleteUserRequestHeader("root", "new"))
+    assert "root" not in store.rules.users
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "code", "words"),
+    [
+        ("", b"{}", ResponseCode.INVALID_PARAMETER, "The username is blank"),
+        ("a b", b'{"password":"secret-12"}', ResponseCode.INVALID_PARAMETER, "not allowed"),
+        ("ann", b"{}", ResponseCode.INVALID_PARAMETER, "password of user ann"),
+        ("ann", b'{"password":"secret-12","userType":"King"}', ResponseCode.INVALID_PARAMETER, "Super or Normal"),
+        ("joe", b'{"password":"secret-12"}', ResponseCode.NO_PERMISSION, "The user is existed"),
+    ],
+)
+async def test_a_user_that_cannot_be_created_is_named(family, store, name: str, body: bytes, code: int, words: str):
+    version = store.data_version
+    refused, remark = await refusal_async(family.auth_create_user, CreateUserRequestHeader(name, "root"), body)
+    assert (refused, words in remark) == (code, True), remark
+    assert store.data_version == version
+
+
+async def test_an_unknown_user_cannot_be_changed(family: AuthRequests):
+    code, remark = await refusal_async(family.auth_update_user, UpdateUserRequestHeader("ann", "root"), b"{}")
+    assert (code, remark.startswith("The user is not exist")) == (ResponseCode.NO_PERMISSION, True)
+
+
+async def test_answers_have_no_secret(family: AuthRequests):
+    shown = call(family.auth_get_user, GetUserRequestHeader("joe")).body
+    assert shown == {"username": "joe", "userType": "Normal", "userStatus": "enable"}
+    listed = call(family.auth_list_user, ListUsersRequestHeader()).body
+    assert [user["username"] for user in json.loads(listed)] == ["joe", "root"]
+    assert SECRET.encode() not in listed
+    assert b"password" not in listed
+    assert json.loads(call(family.auth_list_user, ListUsersRequestHeader("oo")).body)[0]["username"] == "root"
+
+
+async def test_nothing_found_is_an_empty_body(family: AuthRequests):
+    assert call(family.auth_get_user, GetUserRequestHeader("ann")).body == b""
+    assert call(family.auth_list_user, ListUsersRequestHeader("zz")).body == b""
+    assert call(family.auth_get_acl, GetAclRequestHeader("User:joe")).body == b""
+    assert call(family.auth_list_acl, ListAclsRequestHeader()).body == b""
+    assert refusal(family.auth_get_user, GetUserRequestHeader())[0] == ResponseCode.INVALID_PARAMETER
+
+
+async def test_policies_are_added_shown_and_deleted(family: AuthRequests, store: AccessStore):
+    await call_async(family.auth_create_acl, CreateAclRequestHeader("User:joe"), POLICIES)
+    await call_async(
+        family.auth_update_acl, UpdateAclRequestHeader("User:joe"), POLICIES.replace(b"Topic:T", b"Topic:U")
+    )
+    acl = call(family.auth_get_acl, GetAclRequestHeader("User:joe")).body
+    assert acl["subject"] == "User:joe"
+    assert [entry["resource"] for entry in acl["policies"][0]["entries"]] == ["Topic:T", "Topic:U"]
+    listed = json.loads(call(family.auth_list_acl, ListAclsRequestHeader("jo", "Topic:U")).body)
+    assert [entry["resource"] for entry in listed[0]["policies"][0]["entries"]] == ["Topic:U"]
+    assert call(family.auth_list_acl, ListAclsRequestHeader("ann")).body == b""
+    await call_async(family.auth_delete_acl, DeleteAclRequestHeader("User:joe", "Custom", "Topic:T"))
+    assert len(store.rules.acls["joe"]) == 1
+    await call_async(family.auth_delete_acl, DeleteAclRequestHeader("User:joe"))
+    assert "joe" not in store.rules.acls
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "code", "words"),
+    [
+        (None, POLICIES, ResponseCode.INVALID_PARAMETER, "subject"),
+        ("joe", POLICIES, ResponseCode.INVALID_PARAMETER, "User:"),
+        ("User:joe", b"{}", ResponseCode.INVALID_PARAMETER, ""),
+        ("User:joe", POLICIES.replace(b"Pub", b"Publish"), ResponseCode.INVALID_PARAMETER, "Publish"),
+        ("User:ann", POLICIES, ResponseCode.NO_PERMISSION, "is not exist"),
+    ],
+)
+async def test_policies_that_cannot_be_added_are_named(family, store, subject, body: bytes, code: int, words: str):
+    for method, header in (
+        (family.auth_create_acl, CreateAclRequestHeader(subject)),
+        (family.auth_update_acl, UpdateAclRequestHeader(subject)),
+    ):
+        refused, remark = await refusal_async(method, header, body)
+        assert (refused, words in remark) == (code, True), remark
+    assert store.rules.acls == {}
+
+
+async def test_a_resource_that_is_none_deletes_nothing(family: AuthRequests, store: AccessStore):
+    await call_async(family.auth_create_acl, CreateAclRequestHeader("User:joe"), POLICIES)
+    code, _ = await refusal_async(family.auth_delete_acl, DeleteAclRequestHeader("User:joe", "Custom", "Tpc:T"))
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "joe" in store.rules.acls
+
+
+async def test_without_access_control_each_request_says_how_to_turn_it_on():
+    family = AuthRequests(None)
+    for code, remark in (
+        await refusal_async(family.auth_create_user, CreateUserRequestHeader("ann"), b"{}"),
+        refusal(family.auth_list_user, ListUsersRequestHeader()),
+        refusal(family.auth_list_acl, ListAclsRequestHeader()),
+    ):
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert "authenticationEnabled=true" in remark
