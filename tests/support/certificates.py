@@ -34,6 +34,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    (folder / "key.pem").touch(0o600)
     (folder / "key.pem").write_bytes(private)
     (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

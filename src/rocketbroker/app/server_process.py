@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.config.load import BrokerSettings, NamesrvSettings
@@ -141,11 +142,17 @@ def _log_tls(transport: TransportConfig) -> None:
     if transport.tls_server_mode != "disabled" and has_certificate(transport):
         served = "TLS alone" if transport.tls_server_mode == "enforcing" else "TLS and plain text"
         certificate = transport.tls_server_cert_path or "a certificate that no client can verify (tls.test.mode.enable)"
+        file = transport.tls_config_file if Path(transport.tls_config_file).is_file() else ""
         log.info(
-            "TLS: the ports serve %s, with %s; settings also come from %s",
+            "TLS: the ports serve %s, with %s%s",
             served,
             certificate,
-            transport.tls_config_file,
+            f"; settings also come from {file}" if file else "",
+        )
+    if transport.tls_server_mode == "enforcing" and not transport.tls_enable:
+        log.warning(
+            "TLS: tls.server.mode=enforcing without tls.enable=true: this server opens its own connections in plain "
+            "text, which servers that enforce TLS reject"
         )
     if transport.tls_enable and not transport.tls_client_auth_server:
         log.warning(

@@ -1,7 +1,7 @@
 """Certificates: read from files, signed by themselves, or issued by a throw-away authority."""
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.key_files import check_key_mode
 
 _VALID = timedelta(days=3650)
 
@@ -43,6 +44,7 @@ def load_certificate(cert_path: Path, key_path: Path, password: str = "") -> Ser
         if not path.is_file():
             raise ConfigError(f"{name}: {path} is no file; name one in PEM, or set tlsTestModeEnable=true")
     try:
+        check_key_mode("tlsKeyPath", key_path)
         key, chain = key_path.read_bytes(), cert_path.read_bytes()
         # Checks that the two belong together. Without a password OpenSSL would ask the terminal for one.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_path, key_path, lambda: password)
@@ -66,6 +68,20 @@ def self_signed_certificate(clock: Clock) -> ServerCertificate:
     return _in_pem(key, certificate.sign(key, hashes.SHA256()))
 
 
+# What the key of an authority may do; clients of Python 3.13 and later look at it.
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class CertificateAuthority:
     """Throw-away authority: issues certificates that clients verify by one file.
 
@@ -84,6 +100,8 @@ class CertificateAuthority:
         certificate = (
             _builder(clock, self._NAME, self._NAME, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.chain = certificate.public_bytes(Encoding.PEM)
@@ -97,7 +115,16 @@ class CertificateAuthority:
             valid: time until it expires; negative for one that has expired.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(self._clock, subject, self._NAME, key, valid)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        # A server opens connections, too, and may show the same certificate there.
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH] * bool(hosts) + [ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = (
+            _builder(self._clock, subject, self._NAME, key, valid)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(issuer, critical=False)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        )
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([*map(_name, hosts)]), critical=False)
         return _in_pem(key, builder.sign(self._key, hashes.SHA256()))
@@ -129,6 +156,16 @@ def _builder(
 def _in_pem(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> ServerCertificate:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return ServerCertificate(private, certificate.public_bytes(Encoding.PEM))
+
+
+def names_all(path: Path, hosts: Collection[str]) -> bool:
+    """Return true if the first certificate of a file has each of the names and addresses."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return False
+    return set(map(_name, hosts)) <= set(names)
 
 
 def expiry_ms(path: Path) -> int | None:

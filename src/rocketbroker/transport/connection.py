@@ -249,7 +249,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def held_bytes(self) -> int:
         """Return the memory that is kept until a later event: incomplete frames, open requests, unsent answers."""
-        return self._buffer.held + len(self._unread) + self._responder.body_bytes + self._writer.unsent_bytes
+        writer = self._writer
+        held = self._buffer.held + len(self._unread) + self._responder.body_bytes
+        return held + writer.unsent_bytes + writer.undecrypted_bytes
 
     def _release(self) -> None:
         """Free the held memory, except that of running requests."""

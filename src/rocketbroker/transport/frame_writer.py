@@ -49,6 +49,11 @@ class FrameWriter:
         """Bytes written that the peer has not taken."""
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
+    @property
+    def undecrypted_bytes(self) -> int:
+        """Bytes of the peer that wait to be decrypted."""
+        return self.transport.unread_bytes if isinstance(self.transport, TlsTransport) else 0
+
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Send encoded frames; do nothing if the connection is closed."""
         transport = self.transport

@@ -6,7 +6,6 @@ files that do not fit each other, as while they are replaced one after the other
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +15,11 @@ from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.fields import DAY_MS
 from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings, has_certificate, split
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.key_files import check_key_mode
 
 log = logging.getLogger(__name__)
 
 _WARN_MS: Final = 30 * DAY_MS
-# A key that others can read is no secret.
-_OTHERS: Final = 0o077
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -86,18 +84,24 @@ def _restrict(context: ssl.SSLContext, config: TlsClientSettings) -> None:
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     # A client could make the server compute without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    names = [openssl_name(each) for each in split(config.tls_ciphers)]
+    given = split(config.tls_ciphers)
     # OpenSSL has the ciphers of TLS 1.3 in a list of their own, which Python cannot set.
-    names = [each for each in names if not each.startswith("TLS_")]
-    if not names:
-        return
-    try:
-        context.set_ciphers(":".join(names))
-    except ssl.SSLError as error:
+    newest = {each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.3"}
+    names = [(each, openssl_name(each)) for each in given if each not in newest]
+    for name, known in names:
+        try:
+            context.set_ciphers(known)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"tls.ciphers: OpenSSL has no cipher {name}; write names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 "
+                "or ECDHE-RSA-AES128-GCM-SHA256, joined by commas"
+            ) from error
+    if names:
+        context.set_ciphers(":".join(known for _, known in names))
+    elif given and context.minimum_version is not ssl.TLSVersion.TLSv1_3:
         raise ConfigError(
-            f"tls.ciphers={config.tls_ciphers} names no cipher that OpenSSL has; write names such as "
-            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or ECDHE-RSA-AES128-GCM-SHA256, joined by commas"
-        ) from error
+            "tls.ciphers names ciphers of TLS 1.3 alone; set tls.protocols=TLSv1.3 as well, or name ciphers of TLS 1.2"
+        )
 
 
 def openssl_name(name: str) -> str:
@@ -106,6 +110,7 @@ def openssl_name(name: str) -> str:
     if not found:
         return name
     cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC_", "_")
+    cipher = cipher.replace("CCM_8", "CCM8").replace("3DES_EDE", "DES_CBC3")
     # The key exchange by RSA has no name in OpenSSL, and CHACHA20 has one hash only.
     cipher = cipher.removesuffix("_SHA256") if "CHACHA20" in cipher else cipher
     parts = ([] if exchange == "RSA" else exchange.split("_")) + cipher.split("_")
@@ -113,21 +118,17 @@ def openssl_name(name: str) -> str:
 
 
 def _load_pair(context: ssl.SSLContext, end: str, cert: str, key: str, password: str) -> None:
-    for name, path in ((f"tls.{end}.certPath", cert), (f"tls.{end}.keyPath", key)):
-        if not Path(path).is_file():
-            raise ConfigError(f"{name}: {path} is no file; name one in PEM")
-    mode = Path(key).stat().st_mode
-    if mode & _OTHERS and os.name == "posix":
-        raise ConfigError(
-            f"tls.{end}.keyPath: other users may use {key} (mode {mode & 0o777:04o}); run chmod 600 on it"
-        )
     try:
+        for name, path in ((f"tls.{end}.certPath", cert), (f"tls.{end}.keyPath", key)):
+            if not Path(path).is_file():
+                raise ConfigError(f"{name}: {path} is no file; name one in PEM")
+        check_key_mode(f"tls.{end}.keyPath", Path(key))
         # Without a password OpenSSL would ask the terminal for one.
         context.load_cert_chain(cert, key, lambda: password)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         raise ConfigError(
-            f"tls.{end}.certPath {cert} and tls.{end}.keyPath {key} cannot be used: {error}; both must be in PEM and "
-            f"belong together, and tls.{end}.keyPassword must open the key"
+            f"tls.{end}.certPath {cert} and tls.{end}.keyPath {key} cannot be used: {error}; both must be readable, in "
+            f"PEM, and belong together, and tls.{end}.keyPassword must open the key"
         ) from error
 
 
@@ -182,6 +183,7 @@ class WatchedContext:
         self._certificate = files[0]
         self._clock = clock or SystemClock()
         self._warn_at_ms = 0
+        self._failure = ""
         self.expires_ms = self._expiry()
         self._warn()
 
@@ -228,8 +230,11 @@ class WatchedContext:
         try:
             context = await asyncio.to_thread(self._make)
         except ConfigError as error:
-            log.warning("TLS: changed files of %s are not used: %s", self._name, error)
+            if str(error) != self._failure:
+                self._failure = str(error)
+                log.warning("TLS: changed files of %s are not used: %s", self._name, error)
         else:
+            self._failure = ""
             # A file that changed meanwhile is seen at the next look.
             self._seen, self.current = seen, context
             self.expires_ms = await asyncio.to_thread(self._expiry)

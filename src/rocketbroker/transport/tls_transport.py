@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
@@ -25,6 +26,14 @@ log = logging.getLogger(__name__)
 
 # Gives the context of the next connection: files of certificates change.
 CurrentContext = Callable[[], ssl.SSLContext]
+
+# Bytes that OpenSSL is given at a time.
+_PIECE: Final = 64 * 1024
+
+
+def shown_peer(peer: object) -> str:
+    """Return the address of a peer for the log."""
+    return join_address(*peer[:2]) if isinstance(peer, tuple) else str(peer)
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
@@ -52,8 +61,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         )
         self._plain: asyncio.Transport
         self._in_handshake = True
-        self._is_paused = False
+        self._is_paused = self._is_at_end = False
         self._error: ssl.SSLError | None = None
+        # Encrypted bytes that OpenSSL has not been given.
+        self._received = memoryview(b"")
         self.ready: asyncio.Future[None] = self._loop.create_future()
         # Nobody awaits the future of a connect that was cancelled.
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
@@ -68,12 +79,24 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Continue the handshake, or decrypt."""
-        with self.lock:
-            self._incoming.write(data)
+        self._received = memoryview(bytes(self._received) + data if self._received else data)
         if self._in_handshake:
             self._handshake()
         else:
             self._read()
+
+    def eof_received(self) -> bool:
+        """Decrypt the rest, also that of a pause, and then close."""
+        if self._in_handshake:
+            return False
+        self._is_at_end = True
+        self._read()
+        return True
+
+    @property
+    def unread_bytes(self) -> int:
+        """Encrypted bytes that are kept while reading is paused."""
+        return len(self._received) + self._incoming.pending
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the protocol, or fail the handshake."""
@@ -95,7 +118,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _handshake(self) -> None:
         try:
             with self.lock:
-                self._tls.do_handshake()
+                while True:
+                    try:
+                        self._tls.do_handshake()
+                        break
+                    except ssl.SSLWantReadError:
+                        if not self._feed():
+                            raise
         except ssl.SSLWantReadError:
             self._send()
         except ssl.SSLError as error:
@@ -121,25 +150,58 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _read(self) -> None:
         """Give decrypted data to the protocol; close at the end of the data and after an invalid record."""
+        # The buffer is filled, as from a socket: a protocol takes a full one for a peer that has more to send.
         while not self._is_paused and not self._plain.is_closing():
-            buffer = self._protocol.get_buffer(-1)
-            try:
-                with self.lock:
-                    number = cast("int", self._tls.read(len(buffer), buffer))  # type: ignore[arg-type]  # any buffer
-            except ssl.SSLWantReadError:
-                break
-            except ssl.SSLError as error:  # an alert too, such as the refusal of a client's certificate in TLS 1.3
-                self._note(error)
-                number = 0
-            if not number:
+            buffer = memoryview(self._protocol.get_buffer(-1))
+            number, is_over = self._decrypt(buffer)
+            if number:
+                self._protocol.buffer_updated(number)
+            if is_over:
                 self.close()
                 return
-            self._protocol.buffer_updated(number)
+            if number < len(buffer):
+                break
         self._send()
+
+    def _decrypt(self, buffer: memoryview) -> tuple[int, bool]:
+        """Fill a buffer with what has been received; return the bytes, and true after the last ones."""
+        filled = 0
+        with self.lock:
+            while filled < len(buffer):
+                try:
+                    number = cast("int", self._tls.read(len(buffer) - filled, buffer[filled:]))
+                except ssl.SSLWantReadError:
+                    if not self._feed():
+                        break
+                    continue
+                except ssl.SSLError as error:  # an alert too, such as the refusal of a client's certificate in TLS 1.3
+                    self._note(error)
+                    number = 0
+                if not number:
+                    return filled, True
+                filled += number
+        return filled, False
+
+    def _feed(self) -> bool:
+        """Give OpenSSL some of the received bytes, or their end; return false if there are none.
+
+        Its memory grows with the bytes that it holds, and never shrinks.
+        """
+        if self._received:
+            piece, self._received = self._received[:_PIECE], self._received[_PIECE:]
+            self._incoming.write(piece)
+            return True
+        if self._is_at_end and not self._incoming.eof:
+            self._incoming.write_eof()
+            return True
+        return False
 
     def _note(self, error: ssl.SSLError) -> None:
         self._error = error
-        log.warning("connection to %s: TLS failed: %s; closing", self.get_extra_info("peername"), error)
+        # A client that is killed ends its connection without the end of the data.
+        level = logging.DEBUG if isinstance(error, ssl.SSLEOFError) else logging.WARNING
+        peer = shown_peer(self.get_extra_info("peername"))
+        log.log(level, "connection to %s: TLS failed: %s; closing", peer, error)
 
     def _send(self) -> None:
         """Send what is encrypted, such as alerts and key updates."""
@@ -152,16 +214,20 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def encrypt(self, data: Buffer) -> bytes:
         """Return the records of some data, to be sent before any other; the caller holds ``lock``."""
         rest = memoryview(data).cast("B")
+        records = []
         while rest:
-            rest = rest[self._tls.write(rest) :]
-        return self._outgoing.read()
+            rest = rest[self._tls.write(rest[:_PIECE]) :]
+            records.append(self._outgoing.read())
+        return b"".join(records)
 
     def write(self, data: Buffer) -> None:
         """Encrypt and send."""
         self.writelines([data])
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Encrypt and send."""
+        """Encrypt and send; do nothing if the connection is closed."""
+        if self._plain.is_closing():
+            return
         with self.lock:
             try:
                 for data in list_of_data:
@@ -294,8 +360,7 @@ class ServerTls:
     def refuse(self, peer: object, reason: str) -> None:
         """Count and log a connection that ends before it is served."""
         self.failed += 1
-        host, port = peer[:2] if isinstance(peer, tuple) else (peer, "?")
-        self._refusals.add(f"TLS: the connection of {host}:{port} is closed: {reason}")
+        self._refusals.add(f"TLS: the connection of {shown_peer(peer)} is closed: {reason}")
 
 
 class OutgoingTls:
@@ -354,24 +419,33 @@ class _ServerTransport(TlsTransport):
     def __init__(self, protocol: Securable, tls: ServerTls) -> None:
         super().__init__(cast("asyncio.BufferedProtocol", protocol), tls.context, None)
         self._server_tls = tls
-        self._deadline = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
+        self._deadline: asyncio.TimerHandle | None = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
 
     def _shaken(self) -> None:
-        self._deadline.cancel()
+        self._end_wait()
 
     def _failed(self, error: Exception) -> None:
-        self._deadline.cancel()
-        self._server_tls.refuse(self.get_extra_info("peername"), f"the handshake failed: {_cause(error)}")
+        if self._end_wait():
+            self._server_tls.refuse(self.get_extra_info("peername"), f"the handshake failed: {_cause(error)}")
 
     def _give_up(self) -> None:
+        self._deadline = None
         self._server_tls.refuse(
             self.get_extra_info("peername"), f"its handshake took longer than {HANDSHAKE_TIMEOUT_S:g} s"
         )
         self._plain.abort()
 
+    def _end_wait(self) -> bool:
+        """End the wait for the handshake; return false if that was done: each connection is refused once."""
+        waited, self._deadline = self._deadline, None
+        if waited is not None:
+            waited.cancel()
+        return waited is not None
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the protocol."""
-        self._deadline.cancel()
+        if self._in_handshake:
+            self._failed(exc or ConnectionResetError("the peer closed the connection"))
         self._protocol.connection_lost(exc or self._error)
 
 

@@ -101,6 +101,7 @@ async def test_files_of_the_certificate_may_be_replaced_one_after_the_other(
     caplog.set_level("INFO")
     first, second = (self_signed_certificate(SystemClock()) for _ in range(2))
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    key.touch(0o600)
     chain.write_bytes(first.chain)
     key.write_bytes(first.key)
     config = ProxyConfig(

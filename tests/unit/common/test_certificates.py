@@ -37,6 +37,7 @@ def made() -> ServerCertificate:
 def paths(made: ServerCertificate, tmp_path: Path) -> tuple[Path, Path]:
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     chain.write_bytes(made.chain)
+    key.touch(0o600)
     key.write_bytes(made.key)
     return chain, key
 
@@ -124,4 +125,11 @@ def test_files_that_are_replaced_while_they_are_read_are_refused(
 
     monkeypatch.setattr(ssl, "SSLContext", Slow)
     with pytest.raises(ConfigError, match="changed while it was read"):
+        load_certificate(*paths)
+
+
+def test_a_key_that_others_may_read_is_refused(paths: tuple[Path, Path]):
+    paths[1].chmod(0o644)
+
+    with pytest.raises(ConfigError, match=r"tlsKeyPath: other users may use .*mode 0644"):
         load_certificate(*paths)

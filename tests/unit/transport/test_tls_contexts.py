@@ -1,7 +1,9 @@
 """Contexts of OpenSSL made from settings, and what is said of those that cannot be."""
 
+import os
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +70,7 @@ def test_versions_and_ciphers_are_those_of_the_settings(paths: Paths):
         ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
         ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
         ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", "ECDHE-ECDSA-AES128-CCM8"),
         ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
         ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
     ],
@@ -78,9 +81,18 @@ def test_names_of_java_are_known_to_openssl(java: str, openssl: str):
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(f"{openssl}:@SECLEVEL=0")
 
 
-def test_an_unknown_cipher_is_refused(paths: Paths):
-    with pytest.raises(ConfigError, match=r"tls\.ciphers=TLS_NO_WITH_NONE names no cipher"):
-        server_context(paths.settings(tls_ciphers="TLS_NO_WITH_NONE"))
+@pytest.mark.parametrize(
+    "ciphers", ["TLS_NO_WITH_NONE", "TLS_TYPO", "ECDHE-RSA-AES128-GCM-SHA256,TLS_NO_WITH_NONE", "TLS_AES_128_TYPO"]
+)
+def test_an_unknown_cipher_is_refused(paths: Paths, ciphers: str):
+    with pytest.raises(ConfigError, match=r"tls\.ciphers: OpenSSL has no cipher TLS_"):
+        server_context(paths.settings(tls_ciphers=ciphers))
+
+
+def test_ciphers_of_tls_1_3_leave_none_of_tls_1_2(paths: Paths):
+    with pytest.raises(ConfigError, match=r"set tls\.protocols=TLSv1\.3 as well"):
+        server_context(paths.settings(tls_ciphers="TLS_AES_128_GCM_SHA256"))
+    server_context(paths.settings(tls_ciphers="TLS_AES_128_GCM_SHA256", tls_protocols="TLSv1.3"))
 
 
 def test_an_encrypted_key_needs_its_password(paths: Paths):
@@ -103,8 +115,9 @@ def other_key(paths: Paths) -> None:
     [
         (lambda paths: paths.cert.unlink(), r"tls\.server\.certPath: .*server\.pem is no file; name one in PEM"),
         (lambda paths: paths.key.unlink(), r"tls\.server\.keyPath: .*server\.key is no file"),
-        (lambda paths: paths.key.chmod(0o640), r"other users may use .*server\.key \(mode 0640\); run chmod 600"),
-        (lambda paths: paths.cert.write_bytes(b"no PEM"), "both must be in PEM"),
+        (lambda paths: paths.key.chmod(0o644), r"other users may use .*server\.key \(mode 0644\); run chmod 600"),
+        (lambda paths: paths.key.chmod(0o660), r"other users may use .*server\.key \(mode 0660\)"),
+        (lambda paths: paths.cert.write_bytes(b"no PEM"), "both must be readable, in PEM"),
         (other_key, "belong together"),
     ],
 )
@@ -115,8 +128,76 @@ def test_files_that_cannot_be_used_are_refused(paths: Paths, spoil: Callable[[Pa
         server_context(paths.settings())
 
 
-def test_a_certificate_of_its_own_is_made_anew(tmp_path: Path):
-    assert server_context(TransportConfig(tls_test_mode_enable=True)).cert_store_stats()["x509"] == 0
+def presented(context: ssl.SSLContext) -> bytes | None:
+    """Return the certificate that a server shows."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    blind = client_context(TransportConfig(tls_client_auth_server=False))
+    ends = [blind.wrap_bio(to_client, to_server), context.wrap_bio(to_server, to_client, server_side=True)]
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ends[0].getpeercert(binary_form=True)
+
+
+def test_each_start_of_a_test_makes_a_certificate():
+    config = TransportConfig(tls_test_mode_enable=True)
+    first, second = presented(server_context(config)), presented(server_context(config))
+
+    assert first is not None
+    assert second not in {None, first}
+
+
+def test_a_strict_client_takes_what_the_authority_issues(paths: Paths):
+    """As clients of Python 3.13 and later do by default."""
+    server = server_context(paths.settings())
+    client = ssl.create_default_context(cafile=str(paths.authority))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+
+    assert ends[0].version() == "TLSv1.3"
+
+
+def test_a_folder_that_cannot_be_read_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch):
+    def denied(_path: Path, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(ConfigError, match="Permission denied; both must be readable"):
+        server_context(paths.settings())
+
+
+def test_a_group_may_read_a_key_of_root(paths: Paths, monkeypatch: pytest.MonkeyPatch):
+    real = Path.stat
+
+    def owned(uid: int) -> Callable[..., os.stat_result]:
+        def stat(path: Path, **options: bool) -> os.stat_result:
+            found = real(path, **options)
+            return os.stat_result((found.st_mode & ~0o777 | 0o640, *found[1:4], uid, *found[5:]))
+
+        return stat
+
+    monkeypatch.setattr(Path, "stat", owned(0))
+    server_context(paths.settings())
+    monkeypatch.setattr(Path, "stat", owned(1000))
+    with pytest.raises(ConfigError, match="mode 0640"):
+        server_context(paths.settings())
+
+
+async def test_files_that_cannot_be_used_are_logged_once(paths: Paths, caplog: pytest.LogCaptureFixture):
+    context = WatchedContext(lambda: server_context(paths.settings()), [*map(str, paths[:2])], "this server")
+    paths.key.write_bytes(b"half")
+
+    for _ in range(3):
+        await context.renew()
+
+    assert len([line for line in caplog.messages if "are not used" in line]) == 1
 
 
 @pytest.mark.parametrize("need", ["optional", "require"])

@@ -5,6 +5,7 @@ import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import Mock, create_autospec
@@ -299,7 +300,7 @@ async def test_certificates_of_clients_are_demanded(files: TlsFiles, handlers: H
     [
         ("expired", "certificate has expired"),
         ("elsewhere", "IP address mismatch"),
-        ("stranger", "certificate signature failure"),
+        ("stranger", "unable to get local issuer"),
     ],
 )
 async def test_a_client_rejects_a_server_with_the_wrong_certificate(
@@ -355,6 +356,8 @@ async def test_what_is_no_handshake_is_refused(files: TlsFiles, handlers: Handle
         writer.close()
         await asyncio.gather(writer.wait_closed(), return_exceptions=True)
         await until(lambda: not server.connections)
+        assert server.tls is not None
+        assert server.tls.failed == 1
     assert handlers.seen == []
 
 
@@ -372,7 +375,7 @@ async def test_changed_files_serve_new_connections(
         other = await asyncio.to_thread(CertificateAuthority, SystemClock())
         files.write("server", other.issue("server", [LOCAL]))
         await tls.renew()
-        with pytest.raises(RemotingConnectError, match="certificate signature failure"):
+        with pytest.raises(RemotingConnectError, match="unable to get local issuer"):
             await ask(server, files.context())
         # Open connections go on.
         assert (await client.invoke(address, request(ECHO, None, b"still"))).body == b"still"
@@ -403,3 +406,171 @@ async def test_a_peer_that_takes_no_answers_is_not_read(files: TlsFiles, handler
         assert len(handlers.seen) < 30
         connection.read_again()
         assert [len(answer.body) for answer in await asyncio.gather(*answers)] == [len(body)] * 30
+
+
+class Plain(asyncio.Transport):
+    """Transport of encrypted data that leads to memory; it keeps what OpenSSL gives, in pieces."""
+
+    def __init__(self, to_peer: ssl.MemoryBIO) -> None:
+        super().__init__()
+        self._to_peer = to_peer
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self._to_peer.write(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("192.0.2.7", 4000) if name == "peername" else default
+
+
+class Pair:
+    """A client's transport and the other end of its connection, after the handshake."""
+
+    def __init__(self, protocol: Mock, context: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        self.to_server, self.to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = context.wrap_bio(self.to_server, self.to_client, server_side=True)
+        self.plain = Plain(self.to_server)
+        self.tls = TlsTransport(protocol, trusting, LOCAL)
+        self.tls.connection_made(self.plain)
+        while not self.tls.ready.done():
+            with suppress(ssl.SSLWantReadError):
+                self.server.do_handshake()
+            self.tls.data_received(self.to_client.read())
+        self.server.do_handshake()
+        self.tls.data_received(self.to_client.read())
+
+    def sent(self, *parts: bytes) -> bytes:
+        """Return the records in which the server sends data."""
+        for part in parts:
+            self.server.write(part)
+        return self.to_client.read()
+
+
+@pytest.fixture
+def taken(protocol: Mock) -> list[bytes]:
+    """Bytes given to the protocol, by call."""
+    room, found = memoryview(bytearray(100_000)), list[bytes]()
+    protocol.get_buffer.return_value = room
+    protocol.buffer_updated.side_effect = lambda number: found.append(bytes(room[:number]))
+    return found
+
+
+async def test_a_protocol_gets_as_much_as_has_come(
+    context: ssl.SSLContext, trusting: ssl.SSLContext, protocol: Mock, taken: list[bytes]
+):
+    """A protocol takes a full buffer for a peer that has more to send, and lets others go first."""
+    pair = Pair(protocol, context, trusting)
+
+    pair.tls.data_received(pair.sent(bytes(250_000)))
+
+    assert [len(each) for each in taken] == [100_000, 100_000, 50_000]
+
+
+async def test_the_end_of_a_peer_loses_nothing_that_it_sent(
+    context: ssl.SSLContext, trusting: ssl.SSLContext, protocol: Mock, taken: list[bytes]
+):
+    pair = Pair(protocol, context, trusting)
+    pair.tls.pause_reading()
+    records = pair.sent(*[b"%06d" % number for number in range(5000)])
+    pair.tls.data_received(records)
+    assert taken == []
+    assert pair.tls.unread_bytes == len(records)
+
+    assert pair.tls.eof_received()
+    assert not pair.plain.closed
+    pair.tls.resume_reading()
+    await until(lambda: pair.plain.closed)
+
+    assert b"".join(taken) == b"".join(b"%06d" % number for number in range(5000))
+    assert pair.tls.unread_bytes == 0
+    pair.tls.connection_lost(None)
+    (error,) = protocol.connection_lost.call_args.args
+    assert isinstance(error, ssl.SSLEOFError), "the end was not signed, so an attacker may have cut it"
+
+
+async def test_an_end_that_is_signed_is_no_error(
+    context: ssl.SSLContext, trusting: ssl.SSLContext, protocol: Mock, taken: list[bytes]
+):
+    pair = Pair(protocol, context, trusting)
+    records = pair.sent(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.server.unwrap()
+
+    pair.tls.data_received(records + pair.to_client.read())
+    pair.tls.connection_lost(None)
+
+    assert taken == [b"last"]
+    assert pair.plain.closed
+    protocol.connection_lost.assert_called_once_with(None)
+
+
+async def test_a_write_after_the_end_is_nothing(
+    context: ssl.SSLContext, trusting: ssl.SSLContext, protocol: Mock, caplog: pytest.LogCaptureFixture
+):
+    pair = Pair(protocol, context, trusting)
+    pair.tls.close()
+
+    pair.tls.write(b"late")
+
+    assert caplog.text == ""
+
+
+async def test_a_large_write_leaves_no_large_buffer(context: ssl.SSLContext, trusting: ssl.SSLContext, protocol: Mock):
+    """OpenSSL's memory never shrinks, so it is given and drained of pieces."""
+    pair = Pair(protocol, context, trusting)
+    most = 0
+
+    class Watched(Plain):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            nonlocal most
+            most = max(most, pair.tls._outgoing.pending)
+
+    pair.plain.__class__ = Watched
+    assert len(pair.tls.encrypt(bytes(3_000_000))) > 3_000_000
+    assert pair.tls._outgoing.pending == 0
+    assert most == 0
+
+
+async def test_requests_before_a_half_close_are_all_served(files: TlsFiles, handlers: Handlers):
+    requests = b"".join(frame(ECHO, b"%05d" % number) for number in range(3000))
+    async with running(tls_server(handlers, settings_of(files))) as server:
+        context = files.context()
+        ours = await asyncio.to_thread(socket.create_connection, (LOCAL, server.port))
+        sock = await asyncio.to_thread(context.wrap_socket, ours, server_hostname=LOCAL)
+        await asyncio.to_thread(sock.sendall, requests)
+        ours_shut = socket.socket.shutdown
+        await asyncio.to_thread(ours_shut, sock, socket.SHUT_WR)
+        await until(lambda: len(handlers.seen) == 3000)
+        await until(lambda: not server.connections)
+        sock.close()
+
+
+async def test_a_handshake_that_the_peer_cuts_is_counted(files: TlsFiles, handlers: Handlers):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = files.context().wrap_bio(incoming, outgoing, server_hostname=LOCAL)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    async with running(tls_server(handlers, settings_of(files))) as server:
+        tls = server.tls
+        assert tls is not None
+        reader, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(outgoing.read())
+        await reader.read(10)
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        await until(lambda: tls.failed == 1)
+        await until(lambda: not server.connections)
+    assert tls.failed == 1

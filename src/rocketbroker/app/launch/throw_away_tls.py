@@ -3,10 +3,11 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.config.fields import DAY_MS
 from rocketbroker.common.errors import ConfigError
 
 _AUTHORITY: Final = "ca.pem"
@@ -29,9 +30,8 @@ class ThrowAwayTls:
         folder = self._temporary or Path(str(store)).absolute() / "tls"
         self.authority = folder / _AUTHORITY
         try:
-            if not self.authority.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                _make(folder, hosts)
+            folder.mkdir(parents=True, exist_ok=True)
+            _make(folder, sorted({*hosts, "127.0.0.1", "::1", "localhost"}))
         except OSError as error:
             raise ConfigError(f"--tls: cannot write certificates to {folder}: {error.strerror}") from error
         except ModuleNotFoundError as error:
@@ -51,13 +51,20 @@ class ThrowAwayTls:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def _make(folder: Path, hosts: Collection[str]) -> None:
-    """Make an authority, whose key is kept nowhere, and a certificate of the servers; ``ca.pem`` comes last."""
-    from rocketbroker.common.certificates import CertificateAuthority
+def _make(folder: Path, hosts: Sequence[str]) -> None:
+    """Make an authority, whose key is kept nowhere, and a certificate of the servers; ``ca.pem`` comes last.
+
+    Those of an earlier start are kept while they name the hosts and do not expire soon.
+    """
+    from rocketbroker.common.certificates import CertificateAuthority, expiry_ms, names_all
     from rocketbroker.common.clock import SystemClock
 
-    authority = CertificateAuthority(SystemClock())
-    made = authority.issue("mqdev", sorted({*hosts, "127.0.0.1", "::1", "localhost"}))
+    clock, server = SystemClock(), folder / "server.pem"
+    expires = expiry_ms(server) if (folder / _AUTHORITY).exists() else None
+    if expires is not None and expires > clock.time_ms() + DAY_MS and names_all(server, hosts):
+        return
+    authority = CertificateAuthority(clock)
+    made = authority.issue("mqdev", hosts)
     (folder / "server.pem").write_bytes(made.chain)
     key = os.open(folder / "server.key", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(key, "wb") as file:

@@ -271,7 +271,10 @@ def other_protocol(first: bytes) -> str:
     if first == b"HTTP":
         return "the peer answers in HTTP; give the address of a name server (9876) or a broker (10911)"
     if first[:2] in _TLS_RECORDS:
-        return "the peer speaks TLS, and this side does not; switch TLS off or on at both (useTLS, tls)"
+        return (
+            "the peer speaks TLS, and this side does not; switch TLS off or on at both (tls.enable, or tls of a Python "
+            "client)"
+        )
     return ""
 
 

@@ -110,6 +110,7 @@ def setting(default: Any, meaning: str, trait: Trait | None = None, *, name: str
     known |= {
         key: value for key, value in (("alias", name), ("ge", trait.low), ("le", trait.high)) if value is not None
     }
+    known["repr"] = not trait.secret
     return Field(default_factory=default, **known) if callable(default) else Field(default, **known)
 
 

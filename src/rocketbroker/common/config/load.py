@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rocketbroker.common.config import known_properties, unserved
 from rocketbroker.common.config.auth_settings import check_auth
 from rocketbroker.common.config.broker_config import BrokerConfig
-from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_name, problem
+from rocketbroker.common.config.fields import PORT_MAX, ConfigModel, fields_by_name, problem, trait_of
 from rocketbroker.common.config.message_store_config import MessageStoreConfig
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
 from rocketbroker.common.config.properties_file import Entry, load_properties
@@ -134,7 +134,12 @@ def _unacted(entry: Entry, result: Resolved, problems: dict[str, str]) -> None:
         hint = f"; did you mean {near}?" if near else ""
         problems[entry.key] = f"{entry.where}: unknown setting {entry.key}{hint}"
         return
-    result.not_acted_on[entry.key] = entry.value
+    result.not_acted_on[entry.key] = "******" if entry.key in _SECRETS else entry.value
+
+
+_SECRETS = frozenset(
+    name for model in MODELS for name, (_, field) in fields_by_name(model).items() if trait_of(field).secret
+)
 
 
 def _worst(problems: dict[str, str]) -> list[str]:

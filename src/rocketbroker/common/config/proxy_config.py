@@ -193,7 +193,7 @@ class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings):
     )
     tls_cert_path: Text = setting("", "File of the certificate chain in PEM.", Trait(shown_default="none: no TLS"))
     tls_key_path: Text = setting("", "File of the private key in PEM.", Trait(shown_default="none: no TLS"))
-    tls_key_password: Text = setting("", "Password of the private key.")
+    tls_key_password: Text = setting("", "Password of the private key.", Trait(secret=True))
     tls_cert_watch_interval_ms: Whole = setting(
         HOUR_MS, "Time between two looks for a new certificate in tlsCertPath and tlsKeyPath.", millis(_SECOND, DAY_MS)
     )

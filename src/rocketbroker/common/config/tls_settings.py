@@ -96,7 +96,7 @@ class TlsSettings(TlsClientSettings):
     """TLS of the ports that serve clients, brokers and slaves, and of the connections that this process opens.
 
     RocketMQ has them as system properties. A file of properties (``tls.config.file``), ``-Dtls.…`` in ``JAVA_OPT`` or
-    ``JAVA_OPT_EXT`` of the environment, and the properties of ``-c`` set them, the last one first.
+    ``JAVA_OPT_EXT`` of the environment, and the properties of ``-c`` set them; a later source overrides an earlier one.
     """
 
     tls_server_mode: TlsMode = setting(
@@ -204,7 +204,8 @@ def outer_entries(environment: Mapping[str, str], entries: Sequence[Entry]) -> l
         (each for each in reversed([*java, *entries]) if each.key == TLS_FILE_SETTING and each.value.strip()), None
     )
     path = Path(named.value.strip()) if named is not None else Path(TLS_FILE)
-    if named is None and not path.is_file():
+    # Printed settings name the usual file.
+    if str(path) == TLS_FILE and not path.is_file():
         return java
     found = load_properties(path)
     for entry in found:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.common.config import tls_settings
 from rocketbroker.common.config.current_settings import broker_lines, config_text
 from rocketbroker.common.config.load import load_broker_settings, load_namesrv_settings
+from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.errors import ConfigError
 
@@ -117,3 +119,21 @@ def test_a_proxy_takes_those_of_its_connections(tmp_path: Path, monkeypatch: pyt
     conf.write_text('{"tls.client.certPath": "b.pem"}')
     with pytest.raises(ConfigError, match="belong together"):
         load_proxy_settings(conf)
+
+
+def test_printed_settings_are_settings(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tls_settings, "TLS_FILE", "/nowhere/rocketmq/tls.properties")
+    file.write_text("tls.config.file=/nowhere/rocketmq/tls.properties\n")
+
+    assert load_broker_settings(file, environment={}).transport.tls_enable is False
+
+
+def test_no_password_is_shown_by_another_server(file: Path):
+    """One of the gRPC port has no effect in the file of a broker."""
+    file.write_text("tlsKeyPassword=hunter2\n")
+
+    settings = load_broker_settings(file, environment={})
+
+    assert "hunter2" not in "\n".join(broker_lines(settings))
+    assert "hunter2" not in repr(ProxyConfig(tls_key_password="hunter2"))
+    assert "hunter2" not in config_text([ProxyConfig(tls_key_password="hunter2")])
