@@ -50,9 +50,16 @@ def root(
             "--config", metavar="FILE", help="File of named clusters; by default ~/.config/rocketbroker/mqadmin.toml."
         ),
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS, and trust the issuers of certificates that the system trusts.")
+    ] = False,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option("--ca-file", metavar="FILE", help="Use TLS, and trust the issuers in this file in PEM alone."),
+    ] = None,
 ) -> None:
     """Keep the options before the sub-command."""
-    CHOSEN.set(Chosen(cluster, config))
+    CHOSEN.set(Chosen(cluster, config, tls, ca_file))
 
 
 app = lazy_app(

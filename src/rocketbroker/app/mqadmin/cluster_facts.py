@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
@@ -86,7 +87,8 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
     await admin.examine_broker_cluster_info()
     collector = _Collector(admin, ClusterFacts(), asyncio.Semaphore(_AT_ONCE))
     facts = collector.facts
-    facts.name_servers = list(await asyncio.gather(*map(_name_server, await admin.name_server_addresses())))
+    name_servers = await admin.name_server_addresses()
+    facts.name_servers = list(await asyncio.gather(*(_name_server(each, admin.config) for each in name_servers)))
     found = {
         (name, broker_id, address): data.cluster
         for server in facts.name_servers
@@ -110,10 +112,10 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
     return facts
 
 
-async def _name_server(address: str) -> NameServerFacts:
+async def _name_server(address: str, config: ClientConfig) -> NameServerFacts:
     facts = NameServerFacts(address)
     try:
-        async with AdminClient(address) as admin:
+        async with AdminClient(msgspec.structs.replace(config, namesrv_addr=address)) as admin:
             facts.clusters = await admin.examine_broker_cluster_info()
             facts.topics = set(await admin.fetch_all_topic_list())
     except RocketBrokerError as error:

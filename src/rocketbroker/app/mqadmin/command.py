@@ -18,11 +18,13 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 import typer
 
+from rocketbroker.app.mqadmin.access import client_settings
 from rocketbroker.app.mqadmin.client_warnings import warnings_on_stderr
-from rocketbroker.app.mqadmin.named_clusters import CHOSEN, name_servers
+from rocketbroker.app.mqadmin.named_clusters import CHOSEN, chosen_cluster
 from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, say
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError
 
@@ -117,7 +119,7 @@ def sub_command(
     *,
     repeats: bool = False,
     reads: bool = False,
-    deletes: str = "",
+    deletes: str | Callable[..., str] = "",
     dry_run: bool = False,
 ) -> Callable[[Work], Work]:
     """Return a decorator that makes a function a sub-command.
@@ -130,8 +132,8 @@ def sub_command(
         summary: its line in the list of all; the default is the first line of the docstring, which is its help.
         repeats: add the option ``-i``, which repeats it at an interval.
         reads: it changes nothing; add ``--watch``.
-        deletes: question asked on a terminal before it runs, such as ``Delete topic {topic}?``, with options in braces;
-            adds ``--yes``.
+        deletes: question asked on a terminal before it runs, such as ``Delete topic {topic}?``, with options in braces,
+            or a function that returns it for all options; adds ``--yes``.
         dry_run: add ``--dry-run``, which lists the requests of the admin client that would change something.
     """
 
@@ -155,7 +157,7 @@ def sub_command(
 
 
 def _with_options(
-    name: str, work: Callable[..., Awaitable[Report]], added: Mapping[str, Any], deletes: str
+    name: str, work: Callable[..., Awaitable[Report]], added: Mapping[str, Any], deletes: str | Callable[..., str]
 ) -> Callable[..., None]:
     """Return the function that typer runs: the options of ``work``, ``-n`` and those added."""
     declared = list(inspect.signature(work).parameters.values())[1:]
@@ -163,19 +165,22 @@ def _with_options(
     taken = {each.name for each in declared} & set(added)
 
     def command(**options: Any) -> None:
-        namesrv_addr = name_servers(options["namesrv_addr"], CHOSEN.get())
+        chosen = CHOSEN.get()
+        config = client_settings(chosen_cluster(options["namesrv_addr"], chosen), chosen)
         values = {each.name: options[each.name] for each in own}
         values = {key: value.strip() if type(value) is str else value for key, value in values.items()}
         flags = {flag: options[flag] for flag in added}
         values |= {flag: flags[flag] for flag in taken}
         plans = flags.get("dry_run", False) and "dry_run" not in taken
-        if deletes and not plans and not flags["yes"] and not confirmed(deletes.format(**values), namesrv_addr):
-            print_error("nothing was changed")
-            raise typer.Exit(EXIT_FAILED)
+        if deletes and not plans and not flags["yes"]:
+            question = deletes(**values) if callable(deletes) else deletes.format(**values)
+            if not confirmed(question, config.namesrv_addr):
+                print_error("nothing was changed")
+                raise typer.Exit(EXIT_FAILED)
         if plans:
-            _show_plan(namesrv_addr, flags["as_json"], lambda admin: work(admin, **values))
+            _show_plan(config, flags["as_json"], lambda admin: work(admin, **values))
             return
-        _repeat(name, namesrv_addr, flags, lambda admin: work(admin, **values))
+        _repeat(name, config, flags, lambda admin: work(admin, **values))
 
     required = [each for each in own if each.default is Parameter.empty]
     kind = Parameter.POSITIONAL_OR_KEYWORD
@@ -194,7 +199,7 @@ def _with_options(
 
 
 def _repeat(
-    name: str, namesrv_addr: str, flags: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[Report]]
+    name: str, config: ClientConfig, flags: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[Report]]
 ) -> None:
     """Run once, or again and again: then a failure is shown and does not end it, since servers come back."""
     interval, watch, as_json = flags.get("interval"), flags.get("watch"), flags["as_json"]
@@ -202,11 +207,11 @@ def _repeat(
         raise typer.BadParameter("give either -i or --watch")
     pause = watch or interval
     if pause is None:
-        run(namesrv_addr, as_json, work)
+        run(config, as_json, work)
         return
     head = f"Every {pause:g} s until Ctrl-C: mqadmin {name} {shlex.join(sys.argv[2:])}".rstrip()
     while True:
-        outcome = _outcome(namesrv_addr, work)
+        outcome = _outcome(config, work)
         if watch is not None and not as_json:
             clear_screen()
             say(f"{human_millis(SystemClock().time_ms())}  {head}\n")
@@ -215,14 +220,14 @@ def _repeat(
         time.sleep(pause)
 
 
-def run(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
+def run(config: ClientConfig, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
     """Run a sub-command and print its report; on failure print one line to stderr and exit with 1.
 
     Raises:
         typer.BadParameter: an option is wrong, or the name server address is wrong (exit code 2).
         typer.Exit: the sub-command failed.
     """
-    outcome = _outcome(namesrv_addr, work)
+    outcome = _outcome(config, work)
     if isinstance(outcome, str):
         print_error(outcome)
         raise typer.Exit(EXIT_FAILED)
@@ -231,23 +236,23 @@ def run(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitabl
         raise typer.Exit(EXIT_FAILED)
 
 
-def _outcome(namesrv_addr: str, work: Callable[[AdminClient], Awaitable[Report]]) -> Report | str:
+def _outcome(config: ClientConfig, work: Callable[[AdminClient], Awaitable[Report]]) -> Report | str:
     """Run a sub-command once, and return its report or the reason why it failed."""
     try:
         with warnings_on_stderr():
-            return asyncio.run(_connected(AdminClient, namesrv_addr, work))
+            return asyncio.run(_connected(AdminClient, config, work))
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
         return with_hint(error)
 
 
-async def _connected(kind: type[Client], namesrv_addr: str, work: Callable[[Client], Awaitable[Report]]) -> Report:
-    async with kind(namesrv_addr) as admin:
+async def _connected(kind: type[Client], config: ClientConfig, work: Callable[[Client], Awaitable[Report]]) -> Report:
+    async with kind(config) as admin:
         return await work(admin)
 
 
-def _show_plan(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
+def _show_plan(config: ClientConfig, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
     """Run a sub-command that sends only what reads, and print what it would have sent instead of its report."""
     from rocketbroker.client.admin.dry_run import DryRunClient, PlannedRequest
 
@@ -267,7 +272,7 @@ def _show_plan(namesrv_addr: str, as_json: bool, work: Callable[[AdminClient], A
 
     try:
         with warnings_on_stderr():
-            report = asyncio.run(_connected(DryRunClient, namesrv_addr, planned))
+            report = asyncio.run(_connected(DryRunClient, config, planned))
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:

@@ -9,22 +9,61 @@
 
     [clusters.prod]
     namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+    accessKey = "admin"              # user of access control
+    secretKeyFile = "prod.secret"    # or secretKey = "..."
+    tls = true
+    caFile = "ca.pem"                # issuers of the servers' certificates; by default those of the system
+    certFile = "admin.pem"           # certificate of mqadmin, and its key
+    keyFile = "admin-key.pem"
+
+Paths begin at the folder of the file. A file with a secret is used only if no other user can read it.
 """
 
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
 import typer
 
+from rocketbroker.common.errors import ConfigError
+
 
 class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """A cluster: its name servers."""
+    """A cluster: its name servers, the user and secret that sign requests, and the files of TLS."""
 
     namesrv_addr: Annotated[str, msgspec.Meta(min_length=1)]
+    access_key: str = ""
+    secret_key: str = ""
+    secret_key_file: str = ""
+    tls: bool = False
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return f"NamedCluster({self.namesrv_addr!r}, access_key={self.access_key!r})"
+
+    def fault(self) -> str:
+        """Return the reason why the settings contradict each other, or an empty text."""
+        if self.secret_key and self.secret_key_file:
+            return "it has secretKey and secretKeyFile; give one of them"
+        if bool(self.access_key) != bool(self.secret_key or self.secret_key_file):
+            return "accessKey and its secret belong together; give accessKey and either secretKey or secretKeyFile"
+        if not self.tls and (self.ca_file or self.cert_file or self.key_file):
+            return "caFile, certFile and keyFile belong to tls = true; add it"
+        if self.key_file and not self.cert_file:
+            return "keyFile is the key of a certificate; add certFile"
+        return ""
+
+    def with_paths_below(self, folder: Path) -> Self:
+        """Return the cluster with the names of files as paths that begin at a folder."""
+        names = ("secret_key_file", "ca_file", "cert_file", "key_file")
+        paths = {name: str(folder / Path(getattr(self, name)).expanduser()) for name in names if getattr(self, name)}
+        return msgspec.structs.replace(self, **paths)
 
 
 class Clusters(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,10 +87,12 @@ class Clusters(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Chosen(NamedTuple):
-    """The options before the sub-command: the name of a cluster, and the file to read."""
+    """The options before the sub-command: the name of a cluster, the file to read, and TLS."""
 
     cluster: str | None = None
     config: Path | None = None
+    tls: bool = False
+    ca_file: Path | None = None
 
 
 CHOSEN: Final[ContextVar[Chosen]] = ContextVar("chosen", default=Chosen())  # noqa: B039 - a tuple does not change
@@ -68,7 +109,8 @@ def read_clusters(path: Path) -> Clusters:
     """Return the clusters of a file.
 
     Raises:
-        typer.BadParameter: the file cannot be read, is not TOML, or has other contents than clusters.
+        typer.BadParameter: the file cannot be read, is not TOML, has other contents than clusters, or has a secret that
+            other users can read.
     """
     import tomllib
 
@@ -80,13 +122,28 @@ def read_clusters(path: Path) -> Clusters:
         raise typer.BadParameter(
             f'{path}: {error}; it should have tables such as [clusters.prod] with namesrvAddr = "HOST:PORT"'
         ) from error
+    for name, cluster in found.clusters.items():
+        if fault := cluster.fault():
+            raise typer.BadParameter(f"{path}, [clusters.{name}]: {fault}")
+    if any(cluster.secret_key for cluster in found.clusters.values()):
+        _check_private(path)
+    found.clusters = {name: each.with_paths_below(path.parent) for name, each in found.clusters.items()}
     if found.default is not None:
         found.named(found.default, path)
     return found
 
 
-def name_servers(option: str | None, chosen: Chosen, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the name servers by ``-n``, the named cluster, NAMESRV_ADDR or the default of the file, in this order.
+def _check_private(path: Path) -> None:
+    from rocketbroker.auth.private_files import check_private
+
+    try:
+        check_private(path)
+    except ConfigError as error:
+        raise typer.BadParameter(f"{error}; it has a secretKey") from error
+
+
+def chosen_cluster(option: str | None, chosen: Chosen, environment: Mapping[str, str] = os.environ) -> NamedCluster:
+    """Return the cluster by ``-n``, the named cluster, NAMESRV_ADDR or the default of the file, in this order.
 
     Raises:
         typer.BadParameter: there are none, ``-n`` contradicts ``--cluster``, or the file of clusters is wrong.
@@ -96,20 +153,20 @@ def name_servers(option: str | None, chosen: Chosen, environment: Mapping[str, s
             f"-n {option} and --cluster {chosen.cluster} both name a cluster; give one of them", param_hint="-n"
         )
     if option is not None and option.strip():
-        return option.strip()
+        return NamedCluster(option.strip())
     path = chosen.config or config_file(environment)
     if chosen.cluster is not None:
         if not path.exists():
             raise typer.BadParameter(
                 f'{path} does not exist; write it with [clusters.{chosen.cluster}] and namesrvAddr = "HOST:PORT"'
             )
-        return read_clusters(path).named(chosen.cluster, path).namesrv_addr
+        return read_clusters(path).named(chosen.cluster, path)
     if (from_environment := environment.get("NAMESRV_ADDR", "").strip()) and option is None:
-        return from_environment
+        return NamedCluster(from_environment)
     if option is None and (chosen.config is not None or path.exists()):
         clusters = read_clusters(path)
         if clusters.default is not None:
-            return clusters.clusters[clusters.default].namesrv_addr
+            return clusters.clusters[clusters.default]
     raise typer.BadParameter(
         f"no name server given; use -n HOST:PORT, set NAMESRV_ADDR, or name clusters in {path} and use --cluster NAME"
     )

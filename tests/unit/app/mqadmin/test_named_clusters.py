@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.app.mqadmin.named_clusters import Chosen, config_file, name_servers, read_clusters
+from rocketbroker.app.mqadmin.named_clusters import Chosen, chosen_cluster, config_file, read_clusters
 
 TEXT = """
 default = "dev"
@@ -33,10 +33,10 @@ def home(tmp_path: Path) -> dict[str, str]:
 def test_the_option_then_the_cluster_then_the_environment_then_the_default(home: dict[str, str]):
     set_too = home | {"NAMESRV_ADDR": " e:9 "}
 
-    assert name_servers(" n:9 ", Chosen(), set_too) == "n:9"
-    assert name_servers(None, Chosen("prod"), set_too) == "127.0.0.1:2;127.0.0.1:3"
-    assert name_servers(None, Chosen(), set_too) == "e:9"
-    assert name_servers(None, Chosen(), home) == "127.0.0.1:1"
+    assert chosen_cluster(" n:9 ", Chosen(), set_too).namesrv_addr == "n:9"
+    assert chosen_cluster(None, Chosen("prod"), set_too).namesrv_addr == "127.0.0.1:2;127.0.0.1:3"
+    assert chosen_cluster(None, Chosen(), set_too).namesrv_addr == "e:9"
+    assert chosen_cluster(None, Chosen(), home).namesrv_addr == "127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_the_option_then_the_cluster_then_the_environment_then_the_default(home:
 )
 def test_what_contradicts_or_is_not_there_is_named(home: dict[str, str], option: Any, chosen: Chosen, text: str):
     with pytest.raises(typer.BadParameter, match=text):
-        name_servers(option, chosen, home)
+        chosen_cluster(option, chosen, home)
 
 
 def test_without_a_file_there_is_no_default(tmp_path: Path):
     with pytest.raises(typer.BadParameter, match="no name server given; use -n HOST:PORT, set NAMESRV_ADDR, or name"):
-        name_servers(None, Chosen(), {"XDG_CONFIG_HOME": str(tmp_path)})
+        chosen_cluster(None, Chosen(), {"XDG_CONFIG_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
