@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from typer.models import ArgumentInfo
 
+from docs._ext.mqadmin_access import NOTES as ACCESS_NOTES
 from docs._ext.mqadmin_index import all_sub_commands
 from docs._ext.mqadmin_messages import NOTES
 
@@ -49,6 +50,31 @@ namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
 ```
 
 `mqadmin --cluster prod topicList` then asks the second one, and `mqadmin topicList` the first.
+
+## Users and signatures
+
+Servers with access control take requests of a known user only. mqadmin signs its requests if it finds a user and the
+secret in one of these places, the first that has them:
+
+1. `accessKey`, and `secretKey` or `secretKeyFile`, of the named cluster;
+2. the variables `ROCKETMQ_ACCESS_KEY` and `ROCKETMQ_SECRET_KEY`;
+3. `$ROCKETMQ_HOME/conf/tools.yml`, as RocketMQ's tool: `accessKey: NAME` and `secretKey: SECRET`.
+
+No option takes the secret. A file of clusters with a `secretKey`, and a `secretKeyFile`, are refused if other users can
+read them; for `tools.yml` a line on stderr warns.
+
+```toml
+[clusters.prod]
+namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+accessKey = "admin"
+secretKeyFile = "prod.secret"   # its first line; paths begin at the folder of this file
+tls = true
+caFile = "ca.pem"               # issuers of the servers' certificates; without it those of the system
+certFile = "admin.pem"          # only for servers that ask for a certificate
+keyFile = "admin-key.pem"
+```
+
+`mqadmin --tls SUB_COMMAND` uses TLS without such a file, and `--ca-file FILE` also names the issuers to trust.
 """
 
 _ON_BROKERS = """\
@@ -438,7 +464,7 @@ def _value(kind: Any) -> str:
     return "NUMBER" if kind is int or int in get_args(kind) else "TEXT"
 
 
-_NOTES |= NOTES
+_NOTES |= NOTES | ACCESS_NOTES
 
 
 def render() -> str:

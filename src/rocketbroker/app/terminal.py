@@ -63,6 +63,17 @@ def confirmed(question: str, where: str = "") -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+def ask_hidden(question: str) -> str:
+    """Ask for a secret on the terminal of this process, which does not show it.
+
+    Raises:
+        EOFError: the terminal has ended.
+    """
+    from getpass import getpass
+
+    return getpass(escaped(question))
+
+
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr if that is a terminal, and yield a function that advances it by a count.

@@ -100,6 +100,14 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
         "grafana": "Print a Grafana board of the metrics of brokers and name servers, to import.",
         "alerts": "Print alert rules of Prometheus for the metrics of brokers and name servers.",
     },
+    "policies": {
+        "createAcl": "Allow or deny a user actions on resources.",
+        "updateAcl": "Replace what a user may do with resources.",
+        "deleteAcl": "Delete the policies of a user, for some resources or all.",
+        "getAcl": "Show the policies of a user.",
+        "listAcl": "List the policies of users.",
+        "copyAcl": "Copy policies from a broker to another that has the users.",
+    },
     "printing": {
         "printMsg": "Print the messages of a topic.",
         "printMsgByQueue": "Print the messages of a queue, or count them by tag.",
@@ -122,5 +130,13 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "transfer": {
         "export": "Write the messages of topics to a file.",
         "import": "Send the messages of an exported file.",
+    },
+    "users": {
+        "createUser": "Create a user of access control, and ask for the password.",
+        "updateUser": "Change the password, type or status of a user.",
+        "deleteUser": "Delete a user and its policies.",
+        "getUser": "Show type and status of a user.",
+        "listUser": "List users with type and status.",
+        "copyUser": "Copy users from a broker to another.",
     },
 }

@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from rocketbroker.client.admin.admin_connection import address_in, addresses_of
+from rocketbroker.client.admin.auth_admin import AuthAdmin
 from rocketbroker.client.admin.cluster_admin import ClusterAdmin
 from rocketbroker.client.admin.message_admin import MessageAdmin
 from rocketbroker.client.admin.table_admin import TableAdmin
@@ -37,7 +38,7 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 _NO_END = 2**63 - 1
 
 
-class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin):
+class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
     """Admin client of name servers and brokers.
 
     Every method may raise NameServerError, RemotingError and BrokerResponseError.

@@ -6,6 +6,7 @@ import msgspec
 
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.requests import client_request
+from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.remoting_command import Command, response, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 
@@ -22,10 +23,11 @@ _READING: Final = (
     "INVOKE_BROKER_TO_GET_",
 )
 _SHOWN_BODY: Final = 500
+_WITH_PASSWORD: Final = (RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER)
 
 
 class PlannedRequest(msgspec.Struct, rename="camel"):
-    """A request that would have been sent; ``body`` is text, cut at 500 characters."""
+    """A request that would have been sent; ``body`` is text, without passwords, and cut at 500 characters."""
 
     address: str
     request: str
@@ -36,6 +38,14 @@ class PlannedRequest(msgspec.Struct, rename="camel"):
     def __str__(self) -> str:
         fields = "".join(f" {name}={value}" for name, value in self.fields.items())
         return f"would send {self.request} ({self.code}) to {self.address}:{fields}{self.body and f' body={self.body}'}"
+
+
+def _shown(command: Command) -> bytes:
+    """Return the body of a request, without a password."""
+    if command.code not in _WITH_PASSWORD:
+        return bytes(command.body)
+    user = UserInfo.decode(command.body)
+    return msgspec.structs.replace(user, password="******" if user.password else None).encode()
 
 
 def is_reading(code: int) -> bool:
@@ -77,7 +87,7 @@ class DryRunClient(AdminClient):
         return self._plan((await self._name_server.addresses())[0], client_request(code, header))
 
     def _plan(self, address: str, command: Command) -> Command:
-        body = bytes(command.body).decode(errors="replace")[:_SHOWN_BODY]
+        body = _shown(command).decode(errors="replace")[:_SHOWN_BODY]
         name = RequestCode(command.code).name if command.code in set(RequestCode) else str(command.code)
         self.planned.append(PlannedRequest(address, name, command.code, to_ext_fields(command.header) or {}, body))
         return response()

@@ -38,7 +38,7 @@ from tests.support.waiting import until
 
 SOURCES = Path(admin_client.__file__).parent
 CODES = Path(__file__).parents[4] / "docs" / "reference" / "request-codes.md"
-REQUESTS = {"client_request", "_ask", "_ask_first", "_ask_name_server", "_ask_name_servers"}
+REQUESTS = {"client_request", "_ask", "_ask_access", "_ask_first", "_ask_name_server", "_ask_name_servers"}
 
 
 def methods() -> list[ast.AsyncFunctionDef]:
