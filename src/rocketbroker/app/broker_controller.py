@@ -514,17 +514,13 @@ class BrokerController:
         config = self._settings.broker
         if not config.grpc_server_enable:
             return PartList()
-        if self.access is not None:
-            raise ConfigError(
-                "grpcServerEnable=true is rejected with authenticationEnabled=true: calls of the gRPC port are not "
-                "checked in this version; serve clients of the remoting protocol, or start another broker for the SDKs"
-            )
         try:
             from rocketbroker.app.grpc_port import InProcessBroker, broker_port
         except ImportError as error:
             raise ConfigError(f"grpcServerEnable=true: {error}") from error
         broker = InProcessBroker(config, self, self._polling)
-        return broker_port(broker, config, self._settings.transport.bind_address, self._clock)
+        guard = None if self.access is None else self.access.guard
+        return broker_port(broker, config, self._settings.transport.bind_address, self._clock, guard)
 
     def _make_metrics_port(self) -> "BrokerMetricsPort | PartList":
         """Return the exporter of metrics, or an empty part.

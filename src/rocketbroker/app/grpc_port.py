@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -24,6 +25,7 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
+from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
 from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer, Tls
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
@@ -89,6 +91,8 @@ class GrpcPort:
         config: its settings.
         bind_address: address to listen on.
         host: address in routes, unless ``localServeAddr`` names one.
+        clock: clock of messages.
+        guard: check of calls; without it, all are served.
 
     Raises:
         ConfigError: A certificate cannot be read.
@@ -101,6 +105,7 @@ class GrpcPort:
         bind_address: str,
         host: str,
         clock: Clock | None = None,
+        guard: CallGuard | None = None,
     ) -> None:
         self.brokers = brokers
         self._host = config.local_serve_addr or host
@@ -113,6 +118,7 @@ class GrpcPort:
             port=config.grpc_server_port,
             tls=_tls(config),
             limits=_limits(config),
+            guard=guard,
         )
         self._parts = PartList(brokers, self._service, self._server)
 
@@ -193,8 +199,14 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str) -> GrpcPort:
     return GrpcPort(ClusterServiceManager(client_id, config), config, "", host)
 
 
-def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str, clock: Clock) -> GrpcPort:
-    """Return the port of a broker in this process.
+def broker_port(
+    broker: InProcessBroker,
+    config: BrokerConfig,
+    bind_address: str,
+    clock: Clock,
+    guard: RequestGuard | None = None,
+) -> GrpcPort:
+    """Return the port of a broker in this process, whose users and policies count for calls, too.
 
     Raises:
         ConfigError: The file of ``proxyConfigPath`` cannot be read, or has wrong settings.
@@ -206,4 +218,5 @@ def broker_port(broker: InProcessBroker, config: BrokerConfig, bind_address: str
         log.warning("%s", warning)
     for note in settings.notes:
         log.info("%s", note)
-    return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock)
+    calls = None if guard is None else CallGuard(guard)
+    return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock, calls)

@@ -6,6 +6,7 @@ Nothing here is imported without an exporter.
 from collections.abc import Awaitable
 from typing import Protocol
 
+from rocketbroker.app.access_control import AccessControl
 from rocketbroker.app.broker_replication import SLAVE, BrokerReplication, BrokerRole, RoleParts
 from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -51,6 +52,8 @@ class BrokerParts(Protocol):
     replication: BrokerReplication
     parts: RoleParts
     health: BrokerHealth
+
+    access: AccessControl | None
 
     @property
     def grpc_figures(self) -> GrpcFigures | None:
@@ -111,7 +114,7 @@ class BrokerMetricsPort(MetricsService):
             config,
             tables,
             lag,
-            RemotingMetricsManager(server),
+            RemotingMetricsManager(server, None if broker.access is None else broker.access.guard),
             DefaultStoreMetricsManager(store, broker.timer, meters, clock, measure_disk),
             PopMetricsManager(check_points, meters, clock),
             OwnMetrics(loop_watch, copying, broker.health, acknowledged, _proxy(config, broker.grpc_figures)),

@@ -99,7 +99,8 @@ class NamesrvController:
         from rocketbroker.app.namesrv_metrics_port import NamesrvMetricsPort
 
         settings, routes = self._settings, self.route_info_manager
-        return NamesrvMetricsPort(settings, routes, self._server, mode, lambda: self.address)
+        guard = None if self.access is None else self.access.guard
+        return NamesrvMetricsPort(settings, routes, self._server, mode, lambda: self.address, guard)
 
     @property
     def port(self) -> int:

@@ -6,6 +6,7 @@ Nothing here is imported without an exporter.
 from collections.abc import Callable
 
 from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.common.config.load import NamesrvSettings
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.namesrv_metrics import NamesrvMetrics
@@ -24,6 +25,7 @@ class NamesrvMetricsPort(MetricsService):
         server: the server whose requests are timed.
         mode: protected mode.
         address: returns the address of the name server.
+        guard: its access control, if it has one.
     """
 
     def __init__(
@@ -33,8 +35,9 @@ class NamesrvMetricsPort(MetricsService):
         server: RemotingServer,
         mode: ProtectedMode,
         address: Callable[[], str],
+        guard: RequestGuard | None = None,
     ) -> None:
         loop = LoopWatch()
-        metrics = NamesrvMetrics(settings.namesrv, routes, RemotingMetricsManager(server), loop, address)
+        metrics = NamesrvMetrics(settings.namesrv, routes, RemotingMetricsManager(server, guard), loop, address)
         source = Source(metrics.report, metrics, mode, settings.transport.bind_address)
         super().__init__(exporter_of(settings.namesrv, source), loop)

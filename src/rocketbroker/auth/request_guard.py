@@ -10,11 +10,12 @@ wait holds up no other connection; one connection has at most 1,024 requests tha
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authentication import Authenticator
+from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.request_rights import RequestRights
@@ -73,11 +74,6 @@ class RequestGuard:
     def follow_loaded(self) -> None:
         """Check by the table that was loaded."""
         self._authenticator.follow(self._store.rules)
-
-    @property
-    def authenticator(self) -> Authenticator:
-        """Check of credentials, for calls that come another way."""
-        return self._authenticator
 
     def routes(self, routes: Mapping[int, Route]) -> dict[int, Route]:
         """Return the routes, each with the check before its handler, unless its code is not checked."""
@@ -150,6 +146,26 @@ class RequestGuard:
         if asks_right and not user.is_super:
             try:
                 self._store.rules.check(user.name, self._rights.of(code, fields, body), address)
+            except AuthorizationError:
+                self.denied += 1
+                raise
+
+    def check_call(self, metadata: Mapping[str, str], rights: Callable[[], Iterable[Right]], address: str) -> None:
+        """Check who signed a call of the gRPC port, and if that user may send it.
+
+        Args:
+            metadata: of the call, with names in small letters.
+            rights: returns the rights that it needs.
+            address: IP address of the peer.
+
+        Raises:
+            AuthenticationError: It is not signed by a user who is enabled.
+            AuthorizationError: The user lacks a right.
+        """
+        user = self._authenticator.authenticate_call(metadata)
+        if self._codes.authorizes and not user.is_super:
+            try:
+                self._store.rules.check(user.name, rights(), address)
             except AuthorizationError:
                 self.denied += 1
                 raise

@@ -153,6 +153,7 @@ class BrokerMetricsManager:
     def _own_families(self, lags: list[GroupLag]) -> Iterator[Family]:
         yield from self._own.families()
         yield from self._remoting.refusals()
+        yield from self._remoting.access()
         yield from self._remoting.tls()
         consumers = self._tables.consumers
         yield counter(

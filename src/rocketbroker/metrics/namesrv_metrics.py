@@ -58,6 +58,7 @@ class NamesrvMetrics:
         yield from self._loop.families()
         yield from self._remoting.rpc("rocketbroker")
         yield from self._remoting.refusals()
+        yield from self._remoting.access()
         yield from self._remoting.tls()
 
     def alive(self) -> list[Condition]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.histogram import Histogram
@@ -43,10 +44,12 @@ class RemotingMetricsManager:
 
     Args:
         server: the server.
+        guard: its access control, if it has one.
     """
 
-    def __init__(self, server: RemotingServer) -> None:
+    def __init__(self, server: RemotingServer, guard: RequestGuard | None = None) -> None:
         self._server = server
+        self._guard = guard
         self._meter = server.meter
 
     def rpc(self, prefix: str = "rocketmq") -> Iterator[Family]:
@@ -99,6 +102,23 @@ class RemotingMetricsManager:
             "rocketbroker_rejected_connections_total",
             [({"cause": cause}, number) for cause, number in self._server.rejected_connections.items()],
             "Connections that a limit rejected, by its setting.",
+        )
+
+    def access(self) -> Iterator[Family]:
+        """Yield what access control refused, on all ports of the server."""
+        guard = self._guard
+        if guard is None:
+            return
+        failed = guard.failed_attempts
+        yield counter(
+            "rocketbroker_access_denied_total",
+            [({"cause": "authentication"}, failed.failures), ({"cause": "authorization"}, guard.denied)],
+            "Requests without valid credentials, and those of users without the right.",
+        )
+        yield counter(
+            "rocketbroker_access_delayed_total",
+            [({}, failed.delayed)],
+            "Requests without valid credentials whose answer was delayed, because their address has failed often.",
         )
 
     def tls(self) -> Iterator[Family]:

@@ -25,6 +25,7 @@ from rocketbroker.common.histogram import Histogram
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
+from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
@@ -158,6 +159,7 @@ class GrpcServer:
         port: port to bind; 0 picks a free one, which ``port`` then holds.
         tls: for clients that use TLS; without it the port has plain text alone.
         limits: limits on clients.
+        guard: check of calls; without it, all are served.
     """
 
     def __init__(
@@ -168,7 +170,9 @@ class GrpcServer:
         port: int = 0,
         tls: Tls | None = None,
         limits: GrpcLimits | None = None,
+        guard: CallGuard | None = None,
     ) -> None:
+        self._guard = guard
         self.host, self.port = host, port
         self._tls = tls
         # What handshakes are to get, written by the event loop, and what grpcio has, written by its thread alone.
@@ -421,7 +425,10 @@ class GrpcServer:
             data = await self._read_request(name, call)
             began = asyncio.get_running_loop().time()
             try:
-                reply: Any = method.handler(method.request.FromString(data), self._context(call))
+                request, context = method.request.FromString(data), self._context(call)
+                if self._guard is not None:
+                    await self._guard.check(dict(call.invocation_metadata() or ()), request, context.peer)
+                reply: Any = method.handler(request, context)
                 if not isinstance(reply, Message):
                     reply = await reply
             except DecodeError as error:
@@ -450,6 +457,8 @@ class GrpcServer:
                 context = self._context(call)
                 self._check_unsent()
                 request = method.request.FromString(data)
+                if self._guard is not None:
+                    await self._guard.check(dict(call.invocation_metadata() or ()), request, context.peer)
                 reply: Any = method.handler(request, context)
                 replies = reply if isinstance(reply, list) else await reply
             except DecodeError as error:
@@ -509,6 +518,20 @@ class GrpcServer:
             )
             await call.abort(code, text)
 
+    async def _is_allowed(
+        self, command: TelemetryCommand, call: Call, context: CallContext, stream: "_TelemetryStream"
+    ) -> bool:
+        """Check a command; tell the client why its stream ends if it may not send it."""
+        assert self._guard is not None
+        try:
+            await self._guard.check(dict(call.invocation_metadata() or ()), command, context.peer)
+        except StatusError as error:
+            status = status_of(error)
+            self._refused("Telemetry", call, status)
+            stream.send(TelemetryCommand(status=status))
+            return False
+        return True
+
     async def _handle_commands(
         self, first: bytes | None, call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
@@ -516,7 +539,10 @@ class GrpcServer:
         data = first
         try:
             while data is not None:
-                await self._service.telemetry(TelemetryCommand.FromString(data), context, stream)
+                command = TelemetryCommand.FromString(data)
+                if self._guard is not None and not await self._is_allowed(command, call, context, stream):
+                    return None
+                await self._service.telemetry(command, context, stream)
                 data = await self._read(call, is_first=False)
         except asyncio.CancelledError:
             if not stream.is_overfull:

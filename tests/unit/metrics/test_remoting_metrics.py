@@ -83,3 +83,13 @@ def test_a_port_with_tls_has_its_expiry_and_failed_handshakes():
     }
     metrics._server.tls = None
     assert list(metrics.tls()) == []
+
+
+def test_refusals_of_access_control_have_their_cause():
+    attempts = SimpleNamespace(failures=5, delayed=2)
+    guard: Any = SimpleNamespace(failed_attempts=attempts, denied=3)
+    server: Any = SimpleNamespace(meter=RequestMeter({}), rejected_connections={})
+    denied, delayed = RemotingMetricsManager(server, guard).access()
+    assert samples(denied) == [({"cause": "authentication"}, 5), ({"cause": "authorization"}, 3)]
+    assert samples(delayed) == [({}, 2)]
+    assert list(RemotingMetricsManager(server).access()) == []

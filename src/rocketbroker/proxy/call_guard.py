@@ -1,0 +1,128 @@
+"""Check of each call before its method (AuthenticationPipeline and AuthorizationPipeline of Apache's proxy).
+
+A call needs the rights on the names in its request, by ``_ROWS``. Beside those of Apache's proxy, each message of a
+send counts, not the first alone; a heartbeat with a group needs Sub on it, whatever the client calls itself; and a
+change of the invisible time needs Sub on the topic, too.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from rocketbroker.auth.authorization import Right
+from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
+from rocketbroker.auth.policies import Action, Resource
+from rocketbroker.auth.request_guard import RequestGuard, host_of
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.proxy.call_context import StatusError
+from rocketbroker.proxy.messaging_pb2 import Code
+
+_PUB: Final = (Action.PUB,)
+_SUB: Final = (Action.SUB,)
+
+
+def _topic(resource: Any, actions: tuple[Action, ...]) -> Right:
+    """Return the right for a topic; a retry topic counts as its group."""
+    name: str = resource.name
+    if name.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        return Right(Resource.group(name), tuple(action for action in actions if action is not Action.PUB) or _SUB)
+    return Right(Resource.topic(name), actions)
+
+
+def _group(resource: Any) -> Right:
+    return Right(Resource.group(resource.name), _SUB)
+
+
+def _send(request: Any) -> Iterator[Right]:
+    names = {message.topic.name: message.topic for message in request.messages}
+    return (_topic(topic, _PUB) for topic in names.values())
+
+
+def _publish(request: Any) -> Iterable[Right]:
+    return [_topic(request.topic, _PUB)]
+
+
+def _consume(request: Any) -> Iterable[Right]:
+    return [_group(request.group), _topic(request.topic, _SUB)]
+
+
+def _receive(request: Any) -> Iterable[Right]:
+    return [_group(request.group), _topic(request.message_queue.topic, _SUB)]
+
+
+def _member(request: Any) -> Iterable[Right]:
+    return [_group(request.group)] if request.group.name else []
+
+
+def _route(request: Any) -> Iterable[Right]:
+    return [_topic(request.topic, (Action.PUB, Action.SUB, Action.GET))]
+
+
+def _telemetry(command: Any) -> Iterator[Right]:
+    for topic in command.settings.publishing.topics:
+        yield _topic(topic, _PUB)
+    subscription = command.settings.subscription
+    if subscription.group.name:
+        yield _group(subscription.group)
+    for entry in subscription.subscriptions:
+        yield _topic(entry.topic, _SUB)
+
+
+_ROWS: Final[Mapping[str, Callable[[Any], Iterable[Right]]]] = {
+    "SendMessageRequest": _send,
+    "RecallMessageRequest": _publish,
+    "EndTransactionRequest": _publish,
+    "ReceiveMessageRequest": _receive,
+    "AckMessageRequest": _consume,
+    "ChangeInvisibleDurationRequest": _consume,
+    "ForwardMessageToDeadLetterQueueRequest": _consume,
+    "HeartbeatRequest": _member,
+    "NotifyClientTerminationRequest": _member,
+    "QueryRouteRequest": _route,
+    "QueryAssignmentRequest": _consume,
+    "TelemetryCommand": _telemetry,
+}
+
+
+def rights_of(request: Message) -> list[Right]:
+    """Return the rights that a request needs; it needs each of them.
+
+    Raises:
+        KeyError: It is no request of the service.
+    """
+    return list(_ROWS[request.DESCRIPTOR.name](request))
+
+
+class CallGuard:
+    """Checks calls by the users and policies of a server.
+
+    Args:
+        guard: check of the server's requests.
+    """
+
+    def __init__(self, guard: RequestGuard) -> None:
+        self._guard = guard
+
+    async def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
+        """Check who signed a call, and if that user may send it; a failure of the signature is answered late.
+
+        Args:
+            metadata: of the call.
+            request: its request.
+            peer: ``ip:port`` of the client.
+
+        Raises:
+            StatusError: UNAUTHORIZED without a signature of a user, FORBIDDEN without a right.
+        """
+        texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
+        address = host_of(peer)
+        try:
+            self._guard.check_call(texts, lambda: rights_of(request), address)
+        except AuthenticationError as error:
+            if delay_s := self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", address):
+                await asyncio.sleep(delay_s)
+            raise StatusError(Code.UNAUTHORIZED, str(error)) from None
+        except AuthorizationError as error:
+            raise StatusError(Code.FORBIDDEN, str(error)) from None

@@ -1,0 +1,93 @@
+"""A broker's gRPC port with access control: calls of signed and of other clients."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.proxy import messaging_pb2 as pb
+from rocketbroker.testing import RocketMQServer
+from tests.integration.test_access_control import INNER, JOE, PROPERTIES, ROOT, TOPIC, Cluster
+from tests.support.grpc_calls import METADATA, method
+
+DATE = "20260101T000000Z"
+T, G, OTHER = (pb.Resource(name=name) for name in (TOPIC, "CG_Grpc", "Elsewhere"))
+CALLS = [
+    ("QueryRoute", pb.QueryRouteRequest(topic=T)),
+    ("QueryAssignment", pb.QueryAssignmentRequest(topic=T, group=G)),
+    ("Heartbeat", pb.HeartbeatRequest(group=G, client_type=pb.SIMPLE_CONSUMER)),
+    ("NotifyClientTermination", pb.NotifyClientTerminationRequest(group=G)),
+    ("ReceiveMessage", pb.ReceiveMessageRequest(group=G, message_queue=pb.MessageQueue(topic=T))),
+    ("AckMessage", pb.AckMessageRequest(group=G, topic=T, entries=[pb.AckMessageEntry(receipt_handle="x")])),
+    ("ChangeInvisibleDuration", pb.ChangeInvisibleDurationRequest(group=G, topic=T, receipt_handle="x")),
+    (
+        "ForwardMessageToDeadLetterQueue",
+        pb.ForwardMessageToDeadLetterQueueRequest(group=G, topic=T, receipt_handle="x"),
+    ),
+    ("EndTransaction", pb.EndTransactionRequest(topic=T, transaction_id="t", message_id="m")),
+    ("RecallMessage", pb.RecallMessageRequest(topic=T, recall_handle="h")),
+    ("SendMessage", pb.SendMessageRequest(messages=[pb.Message(topic=T, body=b"x")])),
+]
+
+
+def signed(user: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    digest = hmac.digest(user[1].encode(), DATE.encode(), hashlib.sha1).hex()
+    text = f"MQv2-HMAC-SHA1 Credential={user[0]}, SignedHeaders=x-mq-date-time, Signature={digest}"
+    return (*METADATA, ("x-mq-date-time", DATE), ("authorization", text))
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Cluster, grpc.Channel]]:
+    with RocketMQServer(PROPERTIES, grpc=True) as mq, grpc.insecure_channel(mq.endpoints) as channel:
+        cluster = Cluster(mq)
+        yield cluster, channel
+        cluster.close()
+
+
+def code_of(channel: grpc.Channel, name: str, request: object, metadata: tuple[tuple[str, str], ...]) -> int:
+    reply = method(channel, name)(request, metadata)
+    if name == "ReceiveMessage":
+        reply = next(iter(reply))
+    return int(reply.status.code)
+
+
+@pytest.mark.parametrize(("name", "request_"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_call_is_served_with_its_rights_alone(served, name: str, request_):
+    cluster, channel = served
+    cluster.clear()
+    cluster.allow(("Topic:Elsewhere", "All"), ("Group:Elsewhere", "All"))
+    assert code_of(channel, name, request_, METADATA) == pb.UNAUTHORIZED
+    assert code_of(channel, name, request_, signed((JOE[0], "guess"))) == pb.UNAUTHORIZED
+    assert code_of(channel, name, request_, signed(JOE)) == pb.FORBIDDEN
+    cluster.allow((f"Topic:{TOPIC}", "All"), ("Group:CG_Grpc", "All"))
+    assert code_of(channel, name, request_, signed(JOE)) not in {pb.UNAUTHORIZED, pb.FORBIDDEN}
+
+
+def test_settings_of_a_client_need_the_rights_on_their_names(served):
+    cluster, channel = served
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC}", "Pub"))
+
+    def first_reply(topic: pb.Resource, metadata: tuple[tuple[str, str], ...]) -> pb.TelemetryCommand:
+        settings = pb.Settings(client_type=pb.PRODUCER, publishing=pb.Publishing(topics=[topic]))
+        commands = iter([pb.TelemetryCommand(settings=settings)])
+        reply: pb.TelemetryCommand = next(iter(method(channel, "Telemetry")(commands, metadata)))
+        return reply
+
+    assert first_reply(T, METADATA).status.code == pb.UNAUTHORIZED
+    assert first_reply(OTHER, signed(JOE)).status.code == pb.FORBIDDEN
+    assert first_reply(T, signed(JOE)).HasField("settings")
+
+
+def test_the_users_of_remoting_are_those_of_the_port(served):
+    cluster, channel = served
+    for user in (ROOT, INNER):
+        assert code_of(channel, "QueryRoute", CALLS[0][1], signed(user)) == pb.OK
+    cluster.ok(
+        cluster.root.ask(Code.AUTH_UPDATE_USER, {"username": "joe"}, json.dumps({"userStatus": "disable"}).encode())
+    )
+    assert code_of(channel, "QueryRoute", CALLS[0][1], signed(JOE)) == pb.UNAUTHORIZED

@@ -1,0 +1,127 @@
+"""Rights that each call of the gRPC port needs, and answers to those without."""
+
+import asyncio
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.users import User, UserType
+from rocketbroker.proxy import messaging_pb2 as pb
+from rocketbroker.proxy.call_context import StatusError
+from rocketbroker.proxy.call_guard import CallGuard, rights_of
+from tests.support.fakes import FakeClock
+
+T, U, G, RETRY = (pb.Resource(name=name) for name in ("T", "U", "G", "%RETRY%H"))
+BOTH = ["Sub on Group:G", "Sub on Topic:T"]
+RIGHTS = [
+    (pb.SendMessageRequest(messages=[pb.Message(topic=T), pb.Message(topic=U)]), ["Pub on Topic:T", "Pub on Topic:U"]),
+    (pb.SendMessageRequest(messages=[pb.Message(topic=RETRY)]), ["Sub on Group:H"]),
+    (pb.SendMessageRequest(), []),
+    (pb.RecallMessageRequest(topic=T), ["Pub on Topic:T"]),
+    (pb.EndTransactionRequest(topic=T), ["Pub on Topic:T"]),
+    (pb.ReceiveMessageRequest(group=G, message_queue=pb.MessageQueue(topic=T)), BOTH),
+    (
+        pb.ReceiveMessageRequest(group=G, message_queue=pb.MessageQueue(topic=RETRY)),
+        ["Sub on Group:G", "Sub on Group:H"],
+    ),
+    (pb.AckMessageRequest(group=G, topic=T), BOTH),
+    (pb.ChangeInvisibleDurationRequest(group=G, topic=T), BOTH),
+    (pb.ForwardMessageToDeadLetterQueueRequest(group=G, topic=T), BOTH),
+    (pb.QueryAssignmentRequest(group=G, topic=T), BOTH),
+    (pb.HeartbeatRequest(group=G, client_type=pb.PRODUCER), ["Sub on Group:G"]),
+    (pb.HeartbeatRequest(client_type=pb.PRODUCER), []),
+    (pb.NotifyClientTerminationRequest(group=G), ["Sub on Group:G"]),
+    (pb.NotifyClientTerminationRequest(), []),
+    (pb.QueryRouteRequest(topic=T), ["Pub or Sub or Get on Topic:T"]),
+    (pb.QueryRouteRequest(topic=RETRY), ["Sub or Get on Group:H"]),
+    (
+        pb.TelemetryCommand(settings=pb.Settings(publishing=pb.Publishing(topics=[T, U]))),
+        ["Pub on Topic:T", "Pub on Topic:U"],
+    ),
+    (
+        pb.TelemetryCommand(
+            settings=pb.Settings(subscription=pb.Subscription(group=G, subscriptions=[pb.SubscriptionEntry(topic=T)]))
+        ),
+        BOTH,
+    ),
+    (pb.TelemetryCommand(thread_stack_trace=pb.ThreadStackTrace(nonce="1")), []),
+]
+
+
+@pytest.mark.parametrize(("request_", "rights"), RIGHTS)
+def test_the_rights_of_a_call_are_those_of_its_names(request_, rights: list[str]):
+    assert [str(right) for right in rights_of(request_)] == rights
+
+
+def test_each_method_of_the_service_has_a_row():
+    methods = pb.DESCRIPTOR.services_by_name["MessagingService"].methods
+    assert {method.input_type.name for method in methods} == {request.DESCRIPTOR.name for request, _ in RIGHTS}
+
+
+def signed(name: str, secret: str, date: str = "20260101T000000Z") -> dict[str, str | bytes]:
+    digest = hmac.digest(secret.encode(), date.encode(), hashlib.sha1).hex()
+    text = f"MQv2-HMAC-SHA1 Credential={name}, SignedHeaders=x-mq-date-time, Signature={digest}"
+    return {"x-mq-date-time": date, "authorization": text, "trace-bin": b"\xff"}
+
+
+def guard_of(tmp_path: Path, *, authorizes: bool = True) -> tuple[CallGuard, RequestGuard]:
+    store = AccessStore(tmp_path / "table", SecretSeal(bytes(32)), FakeClock())
+    users = [User("root", "root-secret", UserType.SUPER), User("joe", "joe-secret")]
+    allow = PolicyEntry(parse_resource("Topic:T"), (Action.PUB,), Decision.ALLOW, ("127.0.0.1",))
+    store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow,))})
+    guard = RequestGuard(store, RequestRights("C"), FakeClock(), CheckedCodes(authorizes))
+    guard.follow_loaded()
+    return CallGuard(guard), guard
+
+
+SEND = pb.SendMessageRequest(messages=[pb.Message(topic=T)])
+OTHER = pb.SendMessageRequest(messages=[pb.Message(topic=T), pb.Message(topic=U)])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "request_", "peer", "code"),
+    [
+        ({}, SEND, "127.0.0.1:1", pb.UNAUTHORIZED),
+        (signed("joe", "guess"), SEND, "127.0.0.1:1", pb.UNAUTHORIZED),
+        (signed("ann", "joe-secret"), SEND, "127.0.0.1:1", pb.UNAUTHORIZED),
+        (signed("joe", "joe-secret"), OTHER, "127.0.0.1:1", pb.FORBIDDEN),
+        (signed("joe", "joe-secret"), SEND, "10.0.0.1:1", pb.FORBIDDEN),
+    ],
+)
+async def test_a_call_without_credentials_or_rights_is_refused(tmp_path, metadata, request_, peer: str, code: int):
+    calls, guard = guard_of(tmp_path)
+    with pytest.raises(StatusError) as caught:
+        await calls.check(metadata, request_, peer)
+    assert caught.value.code == code
+    assert (guard.denied, guard.failed_attempts.failures) == ((1, 0) if code == pb.FORBIDDEN else (0, 1))
+
+
+async def test_a_user_with_the_right_is_served(tmp_path: Path):
+    calls, _ = guard_of(tmp_path)
+    await calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1")
+    await calls.check(signed("root", "root-secret"), OTHER, "10.0.0.1:1")
+    calls, _ = guard_of(tmp_path, authorizes=False)
+    await calls.check(signed("joe", "joe-secret"), OTHER, "10.0.0.1:1")
+
+
+async def test_failures_of_an_address_are_answered_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    calls, _ = guard_of(tmp_path)
+    for _ in range(8):
+        with pytest.raises(StatusError):
+            await calls.check({}, SEND, "127.0.0.1:1")
+    assert len(slept) == 3
+    assert slept == sorted(slept)
