@@ -6,7 +6,6 @@ The counterpart of DefaultHAService and GroupTransferService.
 import asyncio
 import logging
 import socket
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -105,8 +104,9 @@ class SlaveGate(Generic[P]):
 
 
 class _Wait(NamedTuple):
-    """Wait for slaves to have the log up to a CommitLog offset; ``begun`` is in loop time."""
+    """Wait for ``needed`` slaves to have the log up to a CommitLog offset; ``begun`` is in loop time."""
 
+    needed: int
     end: int
     begun: float
     on_acknowledged: OnAcknowledged
@@ -114,8 +114,12 @@ class _Wait(NamedTuple):
 
 # ``inSyncReplicas`` brokers must have a message before it is acknowledged, the master included. A slave has it once it
 # has reported an offset at or after its end: the log is one sequence, so that a report covers all before it. Of the
-# slaves that count, the n-th highest report is what n slaves have. Waits are in the order of their offsets and of their
-# begin, so that reports and deadlines both end them from the front.
+# slaves that count, the n-th highest report is what n slaves have.
+#
+# How many slaves a message needs is decided when it is put, and stays: with ``enableAutoInSyncReplicas`` a slave that
+# goes would otherwise take back the demand of the messages that wait for it, and they would be acknowledged with fewer
+# copies than their producer was to have. So messages that need different numbers wait at the same time. Those of one
+# number are in the order of their offsets and of their begin: reports and deadlines both end them from the front.
 class GroupTransferService:
     """Acknowledges messages that ``inSyncReplicas`` brokers have, the master included.
 
@@ -130,8 +134,8 @@ class GroupTransferService:
         self.ack_offsets: Callable[[], Sequence[int]] = tuple
         self.log_end: Callable[[], int] = int
         self.slaves: Callable[[], str] = str
-        # By offset, and so by time too.
-        self._waiting: deque[_Wait] = deque()
+        # By the number of slaves; each by offset, and so by time too.
+        self._waiting: dict[int, deque[_Wait]] = {}
         self._patience: asyncio.TimerHandle | None = None
 
     def acknowledge(self, result: PutMessageResult, on_acknowledged: OnAcknowledged) -> None:
@@ -139,30 +143,29 @@ class GroupTransferService:
 
         As in RocketMQ, ``inSyncReplicas=1`` waits for no slave.
         """
-        if self._needed() <= 0:
+        needed = self._needed()
+        if needed <= 0:
             on_acknowledged(ACKNOWLEDGED)
             return
         end = result.physical_offset + result.size
-        self._waiting.append(_Wait(end, asyncio.get_running_loop().time(), on_acknowledged))
+        waiting = self._waiting.setdefault(needed, deque())
+        waiting.append(_Wait(needed, end, asyncio.get_running_loop().time(), on_acknowledged))
         if self._patience is None:
             self._set_timer()
 
     def reported(self) -> None:
         """Acknowledge the messages that enough slaves have. Call it now and then, as settings may change."""
-        waiting = self._waiting
-        if not waiting:
+        if not self._waiting:
             return
-        confirmed = self._confirmed()
-        while waiting and waiting[0].end <= confirmed:
-            waiting.popleft().on_acknowledged(ACKNOWLEDGED)
+        offsets = sorted(self.ack_offsets(), reverse=True)
+        for needed, waiting in list(self._waiting.items()):
+            confirmed = offsets[needed - 1] if needed <= len(offsets) else -1
+            while waiting and waiting[0].end <= confirmed:
+                waiting.popleft().on_acknowledged(ACKNOWLEDGED)
         self._set_timer()
 
     def _needed(self) -> int:
-        """Return the number of slaves that must have a message (CommitLog.calcNeedAckNums).
-
-        With ``enableAutoInSyncReplicas`` a slave that lags or is gone is not waited for, from the next report or check
-        on, also by messages that wait already.
-        """
+        """Return the number of slaves that must have a message that is put now (CommitLog.calcNeedAckNums)."""
         config = self._config
         if not config.enable_auto_in_sync_replicas:
             return config.in_sync_replicas - 1
@@ -170,18 +173,14 @@ class GroupTransferService:
         in_sync = 1 + sum(offset >= 0 and offset > least for offset in self.ack_offsets())
         return max(min(config.in_sync_replicas, in_sync), config.min_in_sync_replicas) - 1
 
-    def _confirmed(self) -> int:
-        """Return the CommitLog offset up to which enough slaves have the log."""
-        needed = self._needed()
-        if needed <= 0:
-            return sys.maxsize
-        offsets = sorted(self.ack_offsets(), reverse=True)
-        return offsets[needed - 1] if needed <= len(offsets) else -1
-
     def _set_timer(self) -> None:
         """Call ``_give_up`` at the deadline of the first wait, or before it: never for each report."""
+        for needed in [needed for needed, waiting in self._waiting.items() if not waiting]:
+            del self._waiting[needed]
         timer, loop = self._patience, asyncio.get_running_loop()
-        due = self._waiting[0].begun + self._config.slave_timeout / 1000 if self._waiting else None
+        due = None
+        if self._waiting:
+            due = min(waiting[0].begun for waiting in self._waiting.values()) + self._config.slave_timeout / 1000
         if timer is not None and (due is None or due < timer.when()):
             timer.cancel()
             timer = None
@@ -191,21 +190,26 @@ class GroupTransferService:
 
     def _give_up(self) -> None:
         """End the waits whose deadline has passed."""
-        waiting, config, now = self._waiting, self._config, asyncio.get_running_loop().time()
+        config, now = self._config, asyncio.get_running_loop().time()
         self._patience = None
         late = []
-        while waiting and waiting[0].begun + config.slave_timeout / 1000 <= now:
-            late.append(waiting.popleft().on_acknowledged)
+        for waiting in self._waiting.values():
+            while waiting and waiting[0].begun + config.slave_timeout / 1000 <= now:
+                late.append(waiting.popleft())
         self._set_timer()
         if not late:
             return
-        outcome = Acknowledgement(
-            PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
-            f"the message was not on {self._needed()} slaves within {config.slave_timeout} ms "
-            f"(inSyncReplicas, slaveTimeout); {self.slaves()}",
-        )
-        for on_acknowledged in late:
-            on_acknowledged(outcome)
+        slaves = self.slaves()
+        outcomes = {
+            needed: Acknowledgement(
+                PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
+                f"the message was not on {needed} slaves within {config.slave_timeout} ms "
+                f"(inSyncReplicas, slaveTimeout); {slaves}",
+            )
+            for needed in {wait.needed for wait in late}
+        }
+        for wait in late:
+            wait.on_acknowledged(outcomes[wait.needed])
 
 
 # Seconds between two looks at the slaves while the broker stops.

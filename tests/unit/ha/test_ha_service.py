@@ -173,12 +173,17 @@ async def test_a_lower_timeout_applies_to_waits_that_began_before_and_after():
             assert (await each).status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
 
 
-async def test_waits_end_when_no_slave_is_needed_any_more():
-    transfers = service([], in_sync_replicas=2, slave_timeout=600_000)
+async def test_a_lower_demand_holds_for_messages_that_are_put_from_then_on():
+    acks = list[int]()
+    transfers = service(acks, in_sync_replicas=2, slave_timeout=600_000)
     waiting = wait(transfers, 100)
     set_hot(transfers, in_sync_replicas=1)
     transfers.reported()
 
+    assert not waiting.done()
+    assert wait(transfers, 200).result() == ACKNOWLEDGED
+    acks.append(100)
+    transfers.reported()
     assert waiting.result() == ACKNOWLEDGED
     assert transfers._patience is None
 
@@ -497,15 +502,37 @@ async def test_slaves_that_lag_or_are_gone_are_not_waited_for_where_their_number
     assert waiting.done() is acknowledged
 
 
-async def test_messages_that_wait_are_acknowledged_when_their_slave_is_gone():
+@pytest.mark.parametrize("is_seen_first", [True, False], ids=["seen before the timeout", "seen after it"])
+async def test_messages_that_wait_keep_their_demand_when_their_slave_is_gone(is_seen_first: bool):
     acks = [950]
-    transfers = service(acks, enable_auto_in_sync_replicas=True, in_sync_replicas=2, slave_timeout=600_000)
+    transfers = service(acks, enable_auto_in_sync_replicas=True, in_sync_replicas=2, slave_timeout=30)
     transfers.log_end = lambda: 1_000
     waiting = wait(transfers, 1_000)
     acks.clear()
+    if is_seen_first:
+        transfers.reported()
+
+    late = await waiting
+    assert late.status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+    assert "not on 1 slaves within 30 ms" in late.reason
+
+
+async def test_messages_with_a_lower_demand_do_not_wait_for_those_with_a_higher_one():
+    acks = [900, 900]
+    transfers = service(acks, enable_auto_in_sync_replicas=True, in_sync_replicas=3, slave_timeout=600_000)
+    transfers.log_end = lambda: 1_000
+    both = wait(transfers, 1_000)
+    acks[:] = [950]
+    one = wait(transfers, 1_000)
+    acks[:] = [1_000]
     transfers.reported()
 
-    assert waiting.result() == ACKNOWLEDGED
+    assert one.result() == ACKNOWLEDGED
+    assert not both.done()
+    acks[:] = [1_000, 1_000]
+    transfers.reported()
+    assert both.result() == ACKNOWLEDGED
+    assert transfers._patience is None
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
