@@ -204,6 +204,11 @@ class HAConnection(asyncio.BufferedProtocol):
         self.transfer()
 
     @property
+    def is_slave(self) -> bool:
+        """True once the peer has reported where to begin: a connection alone proves nothing."""
+        return self.next_offset >= 0
+
+    @property
     def is_behind(self) -> bool:
         """True while a slave that continues the log has not reported its end."""
         return 0 <= self.ack_offset < self._source.end

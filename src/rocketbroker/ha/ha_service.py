@@ -259,6 +259,15 @@ class HAService:
         transfers.slaves = self._describe
         transfers.log_end = lambda: source.log_end
 
+    @property
+    def slaves(self) -> list[HAConnection]:
+        """Connections that have reported, oldest first.
+
+        Others take one of the places, but are no slaves: before its first report a peer may not even have done the TLS
+        handshake, and it would take the place of the slave at its address.
+        """
+        return [each for each in self.connections if each.is_slave]
+
     async def start(self) -> None:
         """Listen for slaves.
 
@@ -341,8 +350,9 @@ class HAService:
         self._transfers.reported()
         if self._config.broker_role != "SYNC_MASTER" or self._config.in_sync_replicas <= 1:
             return
-        counted, now = self._gate.counted(self.connections), asyncio.get_running_loop().time()
-        for each in self.connections:
+        slaves, now = self.slaves, asyncio.get_running_loop().time()
+        counted = self._gate.counted(slaves)
+        for each in slaves:
             # It had time to register.
             if each not in counted and each not in self._warned and now - each.begun_at > _UNKNOWN_S:
                 self._warned.add(each)
@@ -352,18 +362,19 @@ class HAService:
 
     def _describe(self) -> str:
         """Return the numbers of connected slaves and of those that count."""
-        connected, counted = len(self.connections), len(self._gate.counted(self.connections))
+        slaves = self.slaves
+        connected, counted = len(slaves), len(self._gate.counted(slaves))
         reason = f": {_WHY_NOT_COUNTED}" if counted < connected else ""
         return f"connected slaves: {connected}, of which count: {counted}{reason}"
 
     def _ack_offsets(self) -> list[int]:
         """Return the reports of the slaves that count for acknowledgement."""
-        return [each.ack_offset for each in self._gate.counted(self.connections)]
+        return [each.ack_offset for each in self._gate.counted(self.slaves)]
 
     def runtime_info(self) -> HARuntimeInfo:
         """Return the state of the slaves for GET_BROKER_HA_STATUS."""
         slaves = []
-        for each in self.connections:
+        for each in self.slaves:
             behind = self._source.log_end - each.ack_offset
             in_sync = each.ack_offset >= 0 and behind < self._config.ha_max_gap_not_in_sync
             slaves.append(

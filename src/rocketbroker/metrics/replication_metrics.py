@@ -46,7 +46,7 @@ class ReplicationMetrics:
 
     def mark(self) -> None:
         """Note the end of the log, if slaves copy it."""
-        if not self._service.connections:
+        if not self._service.slaves:
             self._marks.clear()
             return
         end = self._service.runtime_info().master_commit_log_max_offset
@@ -64,7 +64,7 @@ class ReplicationMetrics:
             return
         yield gauge(
             "rocketbroker_replication_slaves",
-            [({}, len(self._service.connections))],
+            [({}, len(self._service.slaves))],
             "Connected slaves of this master.",
         )
         yield gauge("rocketbroker_replication_lag_bytes", self._lag_bytes(), "Bytes of the log that a slave lacks.")

@@ -328,7 +328,8 @@ async def test_a_connected_slave_that_does_not_count_is_named_once(
     monkeypatch.setattr(ha_service, "_UNKNOWN_S", 0.0)
     monkeypatch.setattr(ha_service, "TICK_S", 0.01)
     settings: dict[str, Any] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout": 30}
-    async with ha_master(tmp_path, known=[], **settings) as master, connected(master):
+    async with ha_master(tmp_path, known=[], **settings) as master, connected(master) as (_, writer):
+        writer.write(pack(">q", 0))
         await until(lambda: "no send waits for the slave at" in caplog.text)
         late = await outcome_of(lambda tell: master.transfers.acknowledge(put_until(10), tell))
         assert "connected slaves: 1, of which count: 0: the name servers know no more slaves" in late.reason
@@ -358,6 +359,24 @@ async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: 
             assert not waiting.done()
             master.known = [LOOPBACK]
             assert await waiting == ACKNOWLEDGED
+
+
+async def test_a_silent_connection_is_no_slave(tmp_path: Path):
+    async with ha_master(tmp_path, in_sync_replicas=2, slave_timeout=60_000) as master:
+        fill(master.store, "a", 5)
+        end = master.store.commit_log.max_offset
+        async with connected(master) as (_, writer), connected(master):
+            await report_twice(master, writer, end)
+            await until(lambda: master.transfers.ack_offsets() == [end])
+            async with connected(master):
+                await until(lambda: len(master.service.connections) == 3)
+                waiting = outcome_of(lambda tell: master.transfers.acknowledge(put_until(end), tell))
+                master.transfers.reported()
+
+                assert waiting.result() == ACKNOWLEDGED
+                assert master.transfers.ack_offsets() == [end]
+                assert master.transfers.slaves() == "connected slaves: 1, of which count: 1"
+                assert len(master.service.runtime_info().ha_connection_info) == 1
 
 
 async def test_a_new_connection_has_the_name_servers_asked_for_slaves(tmp_path: Path):

@@ -13,8 +13,8 @@ class Master:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.end = self.ack = 0
-        self.connections = [object()]
-        service: Any = SimpleNamespace(connections=self.connections, runtime_info=self._info)
+        self.slaves = [object()]
+        service: Any = SimpleNamespace(slaves=self.slaves, runtime_info=self._info)
         client: Any = SimpleNamespace(problem="")
         self.metrics = ReplicationMetrics(service, client, self.clock, is_slave=False)
 
@@ -68,7 +68,7 @@ def test_a_log_that_rests_keeps_the_age_of_its_last_message():
 def test_marks_are_kept_while_there_are_slaves_only():
     master = Master()
     master.grow(100)
-    master.connections.clear()
+    master.slaves.clear()
     master.grow(100)
 
     assert master.metrics.lag_s(0, 200) == 0.0
