@@ -165,13 +165,15 @@ class GroupTransferService:
         self._set_timer()
 
     def _needed(self) -> int:
-        """Return the number of slaves that must have a message that is put now (CommitLog.calcNeedAckNums)."""
+        """Return the number of slaves that must have a message that is put now."""
         config = self._config
-        if not config.enable_auto_in_sync_replicas:
-            return config.in_sync_replicas - 1
-        least = self.log_end() - config.ha_max_gap_not_in_sync
-        in_sync = 1 + sum(offset >= 0 and offset > least for offset in self.ack_offsets())
-        return max(min(config.in_sync_replicas, in_sync), config.min_in_sync_replicas) - 1
+        return config.needed_slaves(self.in_sync_slaves if config.enable_auto_in_sync_replicas else 0)
+
+    @property
+    def in_sync_slaves(self) -> int:
+        """Number of slaves that count and are in sync (DefaultHAService.inSyncReplicasNums, without the master)."""
+        least = self.log_end() - self._config.ha_max_gap_not_in_sync
+        return sum(offset >= 0 and offset > least for offset in self.ack_offsets())
 
     def _set_timer(self) -> None:
         """Call ``_give_up`` at the deadline of the first wait, or before it: never for each report."""
@@ -328,6 +330,11 @@ class HAService:
             if not self.connections:
                 self._appender.on_appended = None
 
+    @property
+    def in_sync_slaves(self) -> int:
+        """Number of slaves in sync for which sends wait."""
+        return self._transfers.in_sync_slaves
+
     def reported(self) -> None:
         """Acknowledge the messages that enough slaves have."""
         self._transfers.reported()
@@ -348,7 +355,7 @@ class HAService:
             connection.check()
         # A slave may have become known at the name server, or a setting changed.
         self._transfers.reported()
-        if self._config.broker_role != "SYNC_MASTER" or self._config.in_sync_replicas <= 1:
+        if self._config.broker_role != "SYNC_MASTER" or not self._config.most_needed_slaves:
             return
         slaves, now = self.slaves, asyncio.get_running_loop().time()
         counted = self._gate.counted(slaves)

@@ -106,9 +106,9 @@ class BrokerHealth:
         config = self._config
         if config.broker_role == "SLAVE":
             return Condition("replica", not self._client.problem, self._client.problem or "follows its master")
-        if config.broker_role != "SYNC_MASTER" or config.in_sync_replicas <= 1:
+        if config.broker_role != "SYNC_MASTER" or not config.most_needed_slaves:
             return Condition("replica", True, "none is demanded")
-        demanded = config.min_in_sync_replicas if config.enable_auto_in_sync_replicas else config.in_sync_replicas
-        needed, found = demanded - 1, self._service.runtime_info().in_sync_slave_nums
-        reason = f"{found} slaves are in sync, and messages wait for {needed} (inSyncReplicas)"
+        needed, found = config.least_needed_slaves, self._service.in_sync_slaves
+        name = "minInSyncReplicas" if config.enable_auto_in_sync_replicas else "inSyncReplicas"
+        reason = f"{found} slaves are in sync, and messages wait for {needed} ({name})"
         return Condition("replica", found >= needed, reason)

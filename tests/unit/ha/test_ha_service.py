@@ -280,6 +280,7 @@ async def test_the_first_report_acknowledges_nothing_and_the_next_one_does(
             await until(lambda: [each.next_offset for each in master.service.connections] == [end])
             [slave] = master.service.runtime_info().ha_connection_info
             assert (slave.slave_ack_offset, slave.in_sync, waiting.done()) == (-1, False, False)
+            assert master.service.in_sync_slaves == 0
 
             writer.write(pack(">q", end))
             assert await waiting == ACKNOWLEDGED
@@ -357,8 +358,11 @@ async def test_a_slave_that_no_name_server_knows_acknowledges_nothing(tmp_path: 
             await report_twice(master, writer, end)
             await until(lambda: [each.ack_offset for each in master.service.connections] == [end])
             assert not waiting.done()
+            assert master.service.runtime_info().in_sync_slave_nums == 1
+            assert master.service.in_sync_slaves == 0, "sends do not wait for it"
             master.known = [LOOPBACK]
             assert await waiting == ACKNOWLEDGED
+            assert master.service.in_sync_slaves == 1
 
 
 async def test_a_silent_connection_is_no_slave(tmp_path: Path):

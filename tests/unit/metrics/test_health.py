@@ -16,13 +16,13 @@ class Broker:
     def __init__(self, namesrv: str = "", role: Any = "ASYNC_MASTER", replicas: int = 1, **settings: Any) -> None:
         self.refusals = StandingRefusals()
         self.registered: list[str] = []
-        self.in_sync = 0
         self.client = SimpleNamespace(problem="")
         self.serving = True
         servers: Any = SimpleNamespace(
             name_servers=lambda: [each for each in namesrv.split(";") if each], registered_at=lambda: self.registered
         )
-        service: Any = SimpleNamespace(runtime_info=lambda: SimpleNamespace(in_sync_slave_nums=self.in_sync))
+        self.service = SimpleNamespace(in_sync_slaves=0)
+        service: Any = self.service
         client: Any = self.client
         self.health = BrokerHealth(
             BrokerConfig(namesrv_addr=namesrv),
@@ -86,7 +86,7 @@ def test_one_name_server_is_enough():
 def test_a_sync_master_needs_its_slaves():
     broker = Broker(role="SYNC_MASTER", replicas=2)
     assert broker.missing() == {"replica": "0 slaves are in sync, and messages wait for 1 (inSyncReplicas)"}
-    broker.in_sync = 1
+    broker.service.in_sync_slaves = 1
 
     assert broker.missing() == {}
 
@@ -94,8 +94,10 @@ def test_a_sync_master_needs_its_slaves():
 def test_a_sync_master_needs_fewer_slaves_where_their_number_adapts():
     settings: dict[str, Any] = {"enable_auto_in_sync_replicas": True}
     assert Broker(role="SYNC_MASTER", replicas=3, **settings).missing() == {}
-    broker = Broker(role="SYNC_MASTER", replicas=3, min_in_sync_replicas=2, **settings)
-    assert broker.missing() == {"replica": "0 slaves are in sync, and messages wait for 1 (inSyncReplicas)"}
+    for replicas in (1, 3):
+        broker = Broker(role="SYNC_MASTER", replicas=replicas, min_in_sync_replicas=2, **settings)
+        reason = "0 slaves are in sync, and messages wait for 1 (minInSyncReplicas)"
+        assert broker.missing() == {"replica": reason}
 
 
 def test_a_slave_needs_its_master():

@@ -322,7 +322,7 @@ def _with_bound_address(broker: BrokerConfig, bind_address: str, given: Containe
 
 def _role_warnings(broker: BrokerConfig, store: MessageStoreConfig) -> Iterator[str]:
     """Name settings that the role leaves without effect."""
-    if store.broker_role == "SYNC_MASTER" and store.in_sync_replicas == 1:
+    if store.broker_role == "SYNC_MASTER" and not store.most_needed_slaves:
         yield (
             "brokerRole=SYNC_MASTER with inSyncReplicas=1, the default, waits for no slave; set inSyncReplicas=2 to "
             "have each message on a slave before it is acknowledged"

@@ -109,6 +109,24 @@ class HASettings(ConfigModel):
         millis(1, 10 * MINUTE_MS, hot=True),
     )
 
+    @property
+    def least_needed_slaves(self) -> int:
+        """Number of slaves that must have a message of a SYNC_MASTER without any slave in sync."""
+        return (self.min_in_sync_replicas if self.enable_auto_in_sync_replicas else self.in_sync_replicas) - 1
+
+    @property
+    def most_needed_slaves(self) -> int:
+        """Number of slaves that must have a message of a SYNC_MASTER whose slaves are all in sync."""
+        return max(self.in_sync_replicas - 1, self.least_needed_slaves)
+
+    def needed_slaves(self, in_sync: int) -> int:
+        """Return the number of slaves that must have a message of a SYNC_MASTER (CommitLog.calcNeedAckNums).
+
+        Args:
+            in_sync: slaves in sync.
+        """
+        return min(max(in_sync, self.least_needed_slaves), self.most_needed_slaves)
+
 
 CQ_STORE_UNIT_SIZE = 20
 BATCH_CQ_STORE_UNIT_SIZE = 46

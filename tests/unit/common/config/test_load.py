@@ -177,6 +177,8 @@ def test_settings_that_the_role_leaves_without_effect_are_warnings(conf, text: s
 
 def test_settings_of_their_role_are_no_warnings(conf):
     assert load(conf("brokerRole=SYNC_MASTER\ninSyncReplicas=2\n")).warnings == ()
+    adapts = "brokerRole=SYNC_MASTER\nenableSlaveActingMaster=true\nenableAutoInSyncReplicas=true\n"
+    assert load(conf(adapts + "minInSyncReplicas=2\n")).warnings == ()
     assert load(conf("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=192.0.2.1:10912\n")).warnings == ()
 
 

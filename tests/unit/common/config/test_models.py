@@ -191,6 +191,26 @@ def test_delete_when_refuses_other_text(hours):
         MessageStoreConfig.model_validate({"deleteWhen": hours})
 
 
+@pytest.mark.parametrize(
+    ("replicas", "least", "adapts", "in_sync", "needed"),
+    [
+        (1, 1, False, 8, 0),
+        (3, 9, False, 0, 2),
+        (3, 1, True, 0, 0),
+        (3, 1, True, 1, 1),
+        (3, 1, True, 8, 2),
+        (3, 2, True, 0, 1),
+        (1, 2, True, 0, 1),
+        (2, 3, True, 8, 2),
+    ],
+)
+def test_needed_slaves(replicas: int, least: int, adapts: bool, in_sync: int, needed: int):
+    config = MessageStoreConfig(
+        in_sync_replicas=replicas, min_in_sync_replicas=least, enable_auto_in_sync_replicas=adapts
+    )
+    assert config.needed_slaves(in_sync) == needed
+
+
 def test_a_slave_may_act_as_master():
     assert BrokerConfig.model_validate({"enableSlaveActingMaster": "true"}).enable_slave_acting_master
     assert not BrokerConfig().enable_slave_acting_master
