@@ -269,6 +269,7 @@ class BrokerController:
                     self.subscription_groups,
                     store.queues,
                     lambda: store.commit_log.max_offset,
+                    self._read_queue_nums,
                 ),
             ),
             (ANY_ROLE, self._server),

@@ -18,7 +18,7 @@ from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 log = logging.getLogger(__name__)
 
 PERIOD_S: Final = 180.0
-# Queues looked at before the loop serves others.
+# Groups and queues looked at before the loop serves others.
 _AT_A_TIME: Final = 200
 
 
@@ -26,7 +26,8 @@ class BrokerProtection:
     """Takes ``consumeEnable`` from groups that read far behind the end of the log, and so from the disk.
 
     A group counts as far behind by the bytes of the log after its committed offset in any queue. RocketMQ measures the
-    last pull instead, which is at most one batch further.
+    last pull instead, which is at most one batch further. Queues that a topic no longer has for reading do not count:
+    nobody can read on in them.
 
     Args:
         config: ``disableConsumeIfConsumerReadSlowly`` and ``consumerFallbehindThreshold``.
@@ -35,6 +36,7 @@ class BrokerProtection:
         groups: the groups.
         queues: queues of the messages.
         log_end: returns the CommitLog offset after the last message.
+        read_queue_nums: returns ``readQueueNums`` of a topic, ``None`` if there is no such topic.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class BrokerProtection:
         groups: SubscriptionGroupManager,
         queues: ConsumeQueueStore,
         log_end: Callable[[], int],
+        read_queue_nums: Callable[[str], int | None],
     ) -> None:
         self._config = config
         self._consumers = consumers
@@ -52,6 +55,7 @@ class BrokerProtection:
         self._groups = groups
         self._queues = queues
         self._log_end = log_end
+        self._read_queue_nums = read_queue_nums
         self._tasks = TaskOwner("BrokerProtection")
 
     async def start(self) -> None:
@@ -64,28 +68,37 @@ class BrokerProtection:
         """Look at each online group; others run in between. ``updateSubGroup`` lets a group consume again."""
         if not self._config.disable_consume_if_consumer_read_slowly:
             return
-        for number, (name, topic, queue_id, offset) in enumerate(list(self._committed()), 1):
-            behind = self._bytes_behind(topic, queue_id, offset)
-            group = self._groups.groups.get(name)
-            limit = self._config.consumer_fallbehind_threshold
-            if behind > limit and group is not None and group.consume_enable:
-                log.warning(
-                    "consumer group %s is disabled: it is %s bytes behind in queue %s of topic %s, above %s "
-                    "(consumerFallbehindThreshold); set its consumeEnable=true once it may read on",
-                    name, f"{behind:,}", queue_id, topic, f"{limit:,}",
-                )  # fmt: skip
-                self._groups.update(msgspec.structs.replace(group, consume_enable=False, attributes={}))
-            if not number % _AT_A_TIME:
-                await asyncio.sleep(0)
+        looks = 0
+        for name in list(self._consumers.groups):
+            for _ in self._look_at(name):
+                looks += 1
+                if not looks % _AT_A_TIME:
+                    await asyncio.sleep(0)
 
-    def _committed(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield group, topic, queue and committed offset of the groups that keep their offsets here."""
-        for name, info in self._consumers.groups.items():
-            if info.is_broadcasting or is_system_group(name):
-                continue
-            for topic in info.subscription_table:
-                for queue_id, offset in self._offsets.offsets_of(name, topic).items():
-                    yield name, topic, queue_id, offset
+    def _look_at(self, name: str) -> Iterator[None]:
+        """Disable a group that is too far behind in a queue; yield before each look, for others to run."""
+        yield
+        info = self._consumers.groups.get(name)
+        if info is None or info.is_broadcasting or is_system_group(name):
+            return
+        for topic in list(info.subscription_table):
+            yield
+            readable = self._read_queue_nums(topic) or 0
+            for queue_id, offset in self._offsets.offsets_of(name, topic).items():
+                yield
+                group = self._groups.groups.get(name)
+                if group is None or not group.consume_enable:
+                    return
+                limit = self._config.consumer_fallbehind_threshold
+                behind = self._bytes_behind(topic, queue_id, offset) if queue_id < readable else 0
+                if behind > limit:
+                    log.warning(
+                        "consumer group %s is disabled: it is %s bytes behind in queue %s of topic %s, above %s "
+                        "(consumerFallbehindThreshold); set its consumeEnable=true once it may read on",
+                        name, f"{behind:,}", queue_id, topic, f"{limit:,}",
+                    )  # fmt: skip
+                    self._groups.update(msgspec.structs.replace(group, consume_enable=False, attributes={}))
+                    return
 
     def _bytes_behind(self, topic: str, queue_id: int, offset: int) -> int:
         queue = self._queues.find(topic, queue_id)

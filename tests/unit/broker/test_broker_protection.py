@@ -1,10 +1,12 @@
 """Groups that read far behind are disabled, others are not."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.broker import broker_protection
 from rocketbroker.broker.broker_protection import BrokerProtection
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -30,9 +32,11 @@ class Protected:
         self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json", clock)
         self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", self.config, clock)
         self.store = store
+        self.queue_nums: dict[str, int] = {"T": 1}
         self.protection = BrokerProtection(
-            self.config, self.consumers, self.offsets, self.groups, store.queues, lambda: store.commit_log.max_offset
-        )
+            self.config, self.consumers, self.offsets, self.groups, store.queues,
+            lambda: store.commit_log.max_offset, self.queue_nums.get,
+        )  # fmt: skip
         self.ends = [store.commit_log.max_offset]
         for _ in range(10):
             store.appender.put_message(message(b"x", "T", 0))
@@ -81,6 +85,47 @@ async def test_groups_that_broadcast_left_or_belong_to_the_broker_are_left_alone
     protected.offsets.commit("gone", "T", 0, 0)
 
     await protected.protection.protect()
+
+    assert protected.disabled() == set()
+
+
+async def test_queues_that_nobody_can_read_do_not_count(protected: Protected) -> None:
+    protected.join("G", 0)
+    protected.queue_nums["T"] = 0
+    await protected.protection.protect()
+    protected.queue_nums.clear()
+    await protected.protection.protect()
+    assert protected.disabled() == set()
+
+    protected.queue_nums["T"] = 1
+    await protected.protection.protect()
+    assert protected.disabled() == {"G"}
+
+
+async def test_others_run_between_two_groups(protected: Protected, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_protection, "_AT_A_TIME", 6)
+    for number in range(10):
+        protected.join(f"G{number}", 0)
+
+    protecting = asyncio.create_task(protected.protection.protect())
+    await asyncio.sleep(0)
+    seen = len(protected.disabled())
+    await protecting
+
+    assert 0 < seen < 5
+    assert len(protected.disabled()) == 10
+
+
+async def test_a_group_that_leaves_meanwhile_is_left_alone(
+    protected: Protected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_protection, "_AT_A_TIME", 1)
+    protected.join("G", 0)
+
+    protecting = asyncio.create_task(protected.protection.protect())
+    await asyncio.sleep(0)
+    protected.consumers.groups.clear()
+    await protecting
 
     assert protected.disabled() == set()
 
