@@ -172,6 +172,8 @@ class BrokerController:
             topics=self.topic_configs.topics,
             replicated=transfers.acknowledge if settings.store.broker_role == "SYNC_MASTER" else None,
         )
+        if config.enable_slave_acting_master and self.store.acknowledgements.on_slaves:
+            self.store.acknowledgements.shortage = transfers.shortage
         self.store.dispatcher.also_notify(self._polling, self._notifications)
         self._bypass = TimerBypass(revive_topic(config.broker_cluster_name))
         self.schedule, self.timer = self._make_deliveries()

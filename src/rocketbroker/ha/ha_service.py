@@ -153,6 +153,22 @@ class GroupTransferService:
         if self._patience is None:
             self._set_timer()
 
+    def shortage(self) -> PutMessageResult | None:
+        """Return the rejection of a put while it needs more brokers than are in sync, else ``None``.
+
+        RocketMQ rejects before it stores with ``enableSlaveActingMaster`` alone (CommitLog.asyncPutMessage).
+        """
+        in_sync, config = self.in_sync_slaves, self._config
+        needed = config.needed_slaves(in_sync)
+        if needed <= in_sync:
+            return None
+        name = "minInSyncReplicas" if config.enable_auto_in_sync_replicas else "inSyncReplicas"
+        reason = (
+            f"in-sync replicas not enough: {in_sync} slaves are in sync (haMaxGapNotInSync), and the message needs "
+            f"{needed} ({name}); {self.slaves()}"
+        )
+        return PutMessageResult(PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, reason=reason)
+
     def reported(self) -> None:
         """Acknowledge the messages that enough slaves have. Call it now and then, as settings may change."""
         if not self._waiting:

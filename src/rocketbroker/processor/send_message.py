@@ -145,6 +145,8 @@ class SendMessageProcessor:
         if header.batch:
             return self._batches.process(connection, command, target, queue_id, own)
         message = self._message(connection, command, target, queue_id, own)
+        if self._must_wait:
+            self._answers.check_replicas(message, target)
         result = self._appender.put_message(message)
         if result.status is not _PUT_OK:
             target.stats.misses += 1

@@ -187,6 +187,24 @@ async def test_a_message_that_no_slave_has_is_stored_and_answered_with_its_place
     assert answer.header["queueOffset"] == "0"
 
 
+@pytest.fixture(params=[{}, {"enableAutoInSyncReplicas": "true", "minInSyncReplicas": "2"}], ids=["fixed", "adapts"])
+async def acting_alone(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Sender]:
+    """A synchronous master whose slave may act as master, and is missing."""
+    properties = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "enableSlaveActingMaster": "true"}
+    broker = BrokerController.bind(broker_settings(0, tmp_path, "", properties=properties | request.param))
+    async with running(broker), stopping(RemotingClient()) as client:
+        yield Sender(client, f"{LOOPBACK}:{broker.port}")
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_a_send_that_needs_more_brokers_than_are_in_sync_is_not_stored(acting_alone: Sender, batch: bool):
+    for answer in await asyncio.gather(*(acting_alone.send(batch=batch) for _ in range(5))):
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith("[IN_SYNC_REPLICAS_NOT_ENOUGH] in-sync replicas not enough: 0 slaves")
+
+    assert (await acting_alone.send("WAIT\x01false\x02")).header["queueOffset"] == "0", "nothing was stored before"
+
+
 async def test_a_message_that_does_not_want_to_wait_and_a_copy_of_the_broker_wait_for_no_slave(alone: Sender):
     sent = await alone.send("WAIT\x01false\x02")
     assert sent.code == ResponseCode.SUCCESS

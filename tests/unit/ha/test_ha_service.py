@@ -525,6 +525,33 @@ async def test_slaves_that_lag_or_are_gone_are_not_waited_for_where_their_number
     assert waiting.done() is acknowledged
 
 
+@pytest.mark.parametrize(
+    ("acks", "settings", "is_rejected"),
+    [
+        ([], {}, True),
+        ([-1], {}, True),
+        ([899], {}, True),
+        ([900], {}, False),
+        ([], {"in_sync_replicas": 1}, False),
+        ([], {"enable_auto_in_sync_replicas": True}, False),
+        ([], {"enable_auto_in_sync_replicas": True, "min_in_sync_replicas": 2}, True),
+        ([1_000], {"enable_auto_in_sync_replicas": True, "min_in_sync_replicas": 2}, False),
+    ],
+    ids=str,
+)
+async def test_too_few_brokers_in_sync_reject_a_put(acks: list[int], settings: dict[str, Any], is_rejected: bool):
+    transfers = service(acks, **({"in_sync_replicas": 2, "ha_max_gap_not_in_sync": 101} | settings))
+    transfers.log_end = lambda: 1_000
+    transfers.slaves = lambda: "the slaves"
+    found = transfers.shortage()
+
+    assert (found is not None) is is_rejected
+    if found is not None:
+        assert found.status is PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        name = "minInSyncReplicas" if settings.get("enable_auto_in_sync_replicas") else "inSyncReplicas"
+        assert f"0 slaves are in sync (haMaxGapNotInSync), and the message needs 1 ({name}); the slaves" in found.reason
+
+
 @pytest.mark.parametrize("is_seen_first", [True, False], ids=["seen before the timeout", "seen after it"])
 async def test_messages_that_wait_keep_their_demand_when_their_slave_is_gone(is_seen_first: bool):
     acks = [950]

@@ -95,6 +95,7 @@ class BatchSend:
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times,
         )
+        self._answers.check_replicas(message, target)
         suffix = own.answer_fields
         if target.is_batch_cq and unique_key is not None:
             _make_inner(message, command, count, own)

@@ -55,6 +55,7 @@ RESPONSE_CODES: Final = {
     PutMessageStatus.SLAVE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.TOPIC_BEING_DELETED: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+    PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: ResponseCode.SYSTEM_ERROR,
     PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.TOPIC_NOT_CREATED: ResponseCode.SERVICE_NOT_AVAILABLE,

@@ -10,7 +10,7 @@ from rocketbroker.codec.remoting.frame import decode_frames
 from rocketbroker.codec.remoting.handler import RunAnswers
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
-from rocketbroker.processor.support.put_answers import acknowledged_answer
+from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
 from rocketbroker.processor.support.topic_target import TopicTarget, TopicTargets
 from rocketbroker.store.commitlog.put_message import (
     Acknowledgement,
@@ -39,6 +39,23 @@ class SendAnswers:
         self._targets = targets
         self._fast_failure = fast_failure
 
+    def check_replicas(self, message: MessageExtBrokerInner, target: TopicTarget) -> None:
+        """Reject a message that would wait for more slaves than are in sync, if this broker rejects such messages.
+
+        Raises:
+            BrokerResponseError: SYSTEM_ERROR, as RocketMQ answers IN_SYNC_REPLICAS_NOT_ENOUGH.
+        """
+        shortage = self._acknowledgements.shortage
+        if shortage is None or not self._waits_for_slaves(message):
+            return
+        if (refused := shortage()) is not None:
+            target.stats.misses += 1
+            raise put_refusal(refused)
+
+    def _waits_for_slaves(self, message: MessageExtBrokerInner) -> bool:
+        """Return true unless a message has WAIT=false, or no message waits (CommitLog.needHandleHA)."""
+        return self._acknowledgements.on_slaves and get_property(message.properties, b"WAIT") != b"false"
+
     def when_safe(
         self,
         answer: bytes,
@@ -51,8 +68,7 @@ class SendAnswers:
         queues = [(target.config.topic_name, queue_id)]
         if target.is_retry:
             queues.append((message.topic, message.queue_id))
-        # A message with WAIT=false waits for no slave (CommitLog.needHandleHA).
-        on_slaves = self._acknowledgements.on_slaves and get_property(message.properties, b"WAIT") != b"false"
+        on_slaves = self._waits_for_slaves(message)
         waits = self._targets.waits(*queues)
         must_wait = bool(waits) or self._acknowledgements.required
         target.waits = must_wait or target.is_retry
@@ -64,9 +80,14 @@ class SendAnswers:
     def takes_run(self, target: TopicTarget, properties: Sequence[bytes]) -> bool:
         """Return true if sends with these properties may wait together: there is room, and all wait for the same.
 
+        Where slaves are missing that they need, each is rejected by itself.
+
         Of a topic that is being changed, some queues may be on disk and others not.
         """
         if not self._fast_failure.has_room(len(properties)) or self._targets.waits((target.config.topic_name, 0)):
+            return False
+        shortage = self._acknowledgements.shortage
+        if shortage is not None and shortage() is not None:
             return False
         return not (self._acknowledgements.on_slaves and any(_NO_SLAVE in each for each in properties))
 

@@ -75,7 +75,7 @@ class BatchRun(NamedTuple):
 class PutMessageStatus(Enum):
     """Outcome of a put and of its acknowledgement (org.apache.rocketmq.store.PutMessageStatus).
 
-    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10, 11 and 14. Outcomes of an acknowledgement begin at 12;
+    RocketMQ has SERVICE_NOT_AVAILABLE for the causes 4 to 8, 10, 11 and 15. Outcomes of an acknowledgement begin at 13;
     a higher one is more severe.
     """
 
@@ -96,12 +96,14 @@ class PutMessageStatus(Enum):
     TOPIC_BEING_DELETED = 10
     # The store copies its master's log.
     SLAVE = 11
+    # The message needs more brokers than are in sync.
+    IN_SYNC_REPLICAS_NOT_ENOUGH = 12
     # The message is stored, but a sync failed or took longer than syncFlushTimeout.
-    FLUSH_DISK_TIMEOUT = 12
+    FLUSH_DISK_TIMEOUT = 13
     # The message is stored, but not enough slaves have reported it within slaveTimeout.
-    FLUSH_SLAVE_TIMEOUT = 13
+    FLUSH_SLAVE_TIMEOUT = 14
     # The message is stored, but the topic that it created could not be written.
-    TOPIC_NOT_CREATED = 14
+    TOPIC_NOT_CREATED = 15
 
 
 #: Outcomes of stored messages whose places in their queues are right nevertheless.
@@ -253,6 +255,8 @@ class Acknowledgements:
     Attributes:
         required: true if there are any.
         on_slaves: true if there is the wait for slaves.
+        shortage: returns the rejection of a message that waits for slaves, before it is stored, while too few are in
+            sync; ``None`` to store each and wait.
     """
 
     def __init__(self, flushed: PutWait | None = None, replicated: PutWait | None = None) -> None:
@@ -260,6 +264,7 @@ class Acknowledgements:
         self._everywhere = self._here if replicated is None else (*self._here, (REPLICATED, replicated))
         self.required = bool(self._everywhere)
         self.on_slaves = replicated is not None
+        self.shortage: Callable[[], PutMessageResult | None] | None = None
 
     def wait_for(self, result: PutMessageResult, also: Sequence[Wait] = (), *, on_slaves: bool = False) -> StoredWait:
         """Return the wait for a stored message, with the most severe outcome.

@@ -34,6 +34,7 @@ def test_the_remark_tells_causes_apart_that_share_a_code(status: PutMessageStatu
         (PutMessageStatus.MESSAGE_ILLEGAL, 13),
         (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, 1),
         (PutMessageStatus.OS_PAGE_CACHE_BUSY, 2),
+        (PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, 1),
     ],
 )
 def test_the_codes_are_those_of_rocketmq(status: PutMessageStatus, code: int):

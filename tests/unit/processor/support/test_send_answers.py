@@ -129,6 +129,16 @@ async def test_a_run_with_a_send_that_waits_for_no_slave_is_taken_by_a_broker_wi
     assert master.takes_run(TARGET, some[:1])
 
 
+async def test_a_run_that_needs_more_slaves_than_are_in_sync_is_not_taken(waits: FakeWaits):
+    answers, _ = answers_of(waits, waits.acknowledge, waits.acknowledge)
+    shortage: list[PutMessageResult | None] = [PutMessageResult(PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH)]
+    answers._acknowledgements.shortage = lambda: shortage[0]
+
+    assert not answers.takes_run(TARGET, [b""] * 2)
+    shortage[0] = None
+    assert answers.takes_run(TARGET, [b""] * 2)
+
+
 async def test_the_outcome_of_a_cancelled_answer_is_dropped(waits: FakeWaits):
     answers, fast_failure = answers_of(waits, waits.acknowledge)
 
