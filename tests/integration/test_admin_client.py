@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.bodies.client import CMResult
 from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.testing import RocketMQServer
+from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -72,10 +73,19 @@ async def test_topics_and_groups_of_a_broker_are_administered(mq: RocketMQServer
     assert "g2" not in (await admin.get_all_subscription_group(broker)).subscription_group_table
 
 
+async def waiting_by_topic(admin: AdminClient, broker: str) -> dict[str, int]:
+    return {topic: each.count for topic, each in (await admin.get_timer_metrics(broker)).timing_count.items()}
+
+
 async def test_a_broker_reports_its_state(mq: RocketMQServer, admin: AdminClient):
     broker = mq.broker_addr
     async with Producer("producers", mq.namesrv_addr) as producer:
         result = await producer.send(Message("T", b"body"))
+        assert await waiting_by_topic(admin, broker) == {}
+        await producer.send(Message("T", b"later", delay_time_ms=3_600_000))
+        async with asyncio.timeout(LIMIT_S):
+            while not await waiting_by_topic(admin, broker):  # noqa: ASYNC110 - it is read from the queue later
+                await asyncio.sleep(0.01)
         assert [
             each.language for each in (await admin.examine_producer_connection_info("producers", "T")).connection_set
         ]
@@ -96,7 +106,7 @@ async def test_a_broker_reports_its_state(mq: RocketMQServer, admin: AdminClient
     assert (await admin.get_all_consumer_offset(broker)).offset_table == {}
     assert isinstance((await admin.get_all_delay_offset(broker)).offset_table, dict)
     assert (await admin.get_timer_check_point(broker)).last_timer_queue_offset >= 0
-    assert (await admin.get_timer_metrics(broker)).timing_count == {}
+    assert await waiting_by_topic(admin, broker) == {"T": 1}
     assert (await admin.get_all_message_request_mode(broker)).message_request_mode_map == {}
     await admin.set_message_request_mode(broker, "T", "group", MessageRequestMode.POP, 3)
     mode = (await admin.get_all_message_request_mode(broker)).message_request_mode_map["T"]["group"]

@@ -275,7 +275,10 @@ class HAClient:
         return self.problem or "this log was not compared with that of its master yet"
 
     def runtime_info(self) -> HARuntimeInfo:
-        """Return the state of the copying for GET_BROKER_HA_STATUS; RocketMQ has no field for a problem."""
+        """Return the state of the copying for GET_BROKER_HA_STATUS; RocketMQ has no field for a problem.
+
+        ``master_flush_offset`` is 0, as in RocketMQ without syncMasterFlushOffsetWhenStartup: frames do not name it.
+        """
         problem = self.problem or self._flusher.error
         address = f"{self.address} ({problem})" if problem else self.address
         end, read_ms, written_ms = self._replica.max_offset, self._last_read_ms, self._last_write_ms

@@ -90,7 +90,7 @@ class AdminParts:
         settings_changed: lets changed settings act that are not read at each use.
         is_active: returns true if the services that only a master runs are on.
         cleaning: removal of old files.
-        timer_metrics: counts that a slave only keeps for its master.
+        timer_metrics: counts of the master, as a slave keeps them.
         ha_status: returns the state of replication.
         replication_problem: returns the reason why this slave does not follow its master, empty if it does.
         not_ready: returns the reasons why the broker is not ready, empty if it is.

@@ -45,7 +45,7 @@ V = TypeVar("V")
 
 
 class TimerMetrics(ConfigManager[TimerMetricsSerializeWrapper]):
-    """Timer messages by topic (``config/timermetrics``): a slave keeps its master's, and this broker counts none.
+    """Timer messages by topic (``config/timermetrics``) that a slave keeps for its master; a master counts its own.
 
     Attributes:
         content: the table.

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from rocketbroker.broker.message_copy import Place
 from rocketbroker.broker.schedule_message_service import DELAY_FOR_A_WHILE_S
 from rocketbroker.broker.timer.timer_rewrite import delete_key, key_of, postponed, rolled, stamped, timer_request
 from rocketbroker.broker.timer.timer_wheel import Slot
@@ -51,8 +52,8 @@ class TimerDelivery:
     would not find it at the other master.
 
     Args:
-        advance: called after each batch with the slot time in ms, the slot, and the queue offset before which it is
-            delivered.
+        advance: called after each batch with the slot time in ms, the slot, the queue offset before which it is
+            delivered, and the topic of each message of the batch that needs no further try.
 
     Attributes:
         number: number of stored copies.
@@ -60,7 +61,9 @@ class TimerDelivery:
         waits_for_master: true once a slave may deliver nothing more.
     """
 
-    def __init__(self, copies: CopyDelivery, clock: Clock, advance: Callable[[int, Slot, int], None]) -> None:
+    def __init__(
+        self, copies: CopyDelivery, clock: Clock, advance: Callable[[int, Slot, int, Sequence[str]], None]
+    ) -> None:
         self._copies = copies
         self._clock = clock
         self._advance = advance
@@ -102,11 +105,14 @@ class TimerDelivery:
         if not copies.may_deliver():
             return DELAY_FOR_A_WHILE_S
         delivered_to, put = slot.messages[slot.done] if entries else 0, copies.put
+        topics: list[str] = []
         try:
             for found in messages:
                 delivered_to = found.queue_offset
-                copy = self._copy(found, slot_ms, slot)
+                place = copies.waiting.place(found.message.properties)
+                copy = self._copy(found, place, slot_ms, slot)
                 if copy is None:
+                    topics += () if place is None else place[:1]
                     continue
                 if self._is_early(copy):
                     return DELAY_FOR_A_WHILE_S
@@ -115,13 +121,14 @@ class TimerDelivery:
                     result = await result
                 if not self._is_done(copy, result) and not self._postpone(copy, result):
                     return DELAY_FOR_A_WHILE_S
+                topics += () if place is None else place[:1]
             if missing is None:
                 delivered_to = entries[-1][0] + 1 if entries else 0
             else:
                 delivered_to = missing
                 self.wait_for_message(missing)
         finally:
-            self._advance(slot_ms, slot, delivered_to)
+            self._advance(slot_ms, slot, delivered_to, topics)
         return 0.0
 
     async def _read_deletes(self, queue: ConsumeQueueInterface, slot_ms: int, slot: Slot) -> bool:
@@ -153,10 +160,11 @@ class TimerDelivery:
             slot.deletes_read += len(entries)
         return True
 
-    def _copy(self, found: WaitingMessage, slot_ms: int, slot: Slot) -> MessageExtBrokerInner | None:
+    def _copy(
+        self, found: WaitingMessage, place: Place | None, slot_ms: int, slot: Slot
+    ) -> MessageExtBrokerInner | None:
         """Return the copy for the real topic, or for the timer's own; ``None`` for a message without a delivery."""
         message = found.message
-        place = self._copies.waiting.place(message.properties)
         request = timer_request(message.properties, place)
         if place is None or request is None or (slot.deleted and key_of(message.properties) in slot.deleted):
             return None

@@ -8,7 +8,7 @@ it may be behind, and messages delivered since are delivered once more.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from rocketbroker.broker.timer.timer_rewrite import timer_request
 from rocketbroker.broker.timer.timer_wheel import SLOT_FILE_MS, Slot, SlotFiles, TimerWheel
 from rocketbroker.broker.topic.topic_config_manager import TIMER_TOPIC
 from rocketbroker.broker.waiting_messages import CopyDelivery, WaitingMessage
+from rocketbroker.codec.remoting.bodies.offset import TimerMetricsSerializeWrapper
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketbroker.codec.storefile.timer_slots import is_delivered, slot_of
 from rocketbroker.common.clock import Clock
@@ -212,6 +213,7 @@ class TimerMessageStore:
             ) from error
         self._wheel = TimerWheel(self._files, self._thread)
         self._taken_in, self._is_loaded = taken_in, True
+        self.progress.waiting.begin(self._clock.time_ms())
         waiting = bool(self._files.starts) or taken_in < end
         if waiting and file.precision_ms not in {0, self.precision_ms}:
             # With a coarser precision a cancel would look for its message in another slot.
@@ -233,11 +235,19 @@ class TimerMessageStore:
             wrong.append(
                 f"{self.progress.path} is at offset {file.queue_offset}, beyond the end {end} of the timer's queue"
             )
-        if not wrong:
+        waiting = self.progress.waiting
+        # Counts of a file that has none, that a slave has followed since, or of messages that a power loss took.
+        is_counted = 0 < waiting.counted_to <= end
+        if not wrong and (is_counted or not file.slot_entries):
+            if not is_counted:
+                waiting.restore({}, 0)
             return max(file.queue_offset, begin) if self.progress.found else begin
         for text in wrong:
             log.error("%s; the timer's queue is read again from its start", text)
+        if not wrong:
+            log.info("timer: the queue is read from its start, to count the waiting messages by topic")
         self._files.wipe()
+        waiting.restore({}, 0)
         return begin
 
     def _delivered_by_rocketmq(self) -> list[tuple[int, int]]:
@@ -320,6 +330,7 @@ class TimerMessageStore:
             for found in messages:
                 self._take_in_one(found)
             self._taken_in = entries[-1][0] + 1
+            self.progress.waiting.added_to(self._taken_in)
             await asyncio.sleep(0)  # let others run
         return True
 
@@ -329,22 +340,28 @@ class TimerMessageStore:
         if place is not None and place[0] == self._bypass.topic:
             return
         request = timer_request(message.properties, place)
-        if request is None:
+        if request is None or place is None:
             log.error("timer message %s is discarded: it names no delivery time, topic and queue", queue_offset)
             return
         precision_ms, window_ms = self._old_slots if queue_offset < self._old_end else self._slots
         slot_ms = slot_of(request.out_ms, store_timestamp, precision_ms, window_ms)
-        if place is not None and not request.is_delete and self._copies.meters is not None:
+        if not request.is_delete and self._copies.meters is not None:
             self._copies.meters.timer_enqueued[place[0]] += 1
         # A cancel is kept while its slot is: the message that it cancels may be delivered later.
         if request.is_delete or not is_delivered(self.progress.delivered, slot_ms, queue_offset):
             self._wheel.add(slot_ms, queue_offset, is_delete=request.is_delete)
+            if not request.is_delete:
+                self.progress.waiting.add(place[0], queue_offset, self._clock.time_ms())
 
-    def _advance(self, slot_ms: int, slot: Slot, delivered_to: int) -> None:
-        """Note that the messages of the earliest slot are delivered up to a queue offset."""
+    def _advance(self, slot_ms: int, slot: Slot, delivered_to: int, topics: Sequence[str]) -> None:
+        """Note that messages of these topics in the earliest slot are delivered, up to a queue offset."""
         slot.deliver_to(delivered_to)
+        self.progress.waiting.remove(topics, self._clock.time_ms())
         if slot.done == len(slot.messages) and slot.deletes_read == len(slot.deletes):
             self._wheel.remove_first()
+            is_empty = self._wheel.first_slot_ms is None and self._wheel.next_file is None
+            if is_empty and self._taken_in >= self.progress.waiting.counted_to:
+                self.progress.waiting.clear()
             # No message read so far has an earlier slot.
             delivered_to = self._taken_in
         self.progress.advance()
@@ -512,6 +529,10 @@ class TimerMessageStore:
             self._wheel.count(),
             self._wheel.due_within(now, SNAPSHOT_BOUNDS_S),
         )
+
+    def metrics(self) -> TimerMetricsSerializeWrapper | None:
+        """Return the waiting messages by topic; ``None`` while this broker delivers none, as a slave."""
+        return self.progress.waiting.metrics() if self._is_loaded else None
 
     def runtime_info(self) -> dict[str, str]:
         """Return the keys of timer messages for GET_BROKER_RUNTIME_INFO (prepareRuntimeInfo)."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocketbroker.broker.persist.config_manager import ConfigManager, OnPersist, encode_file
 from rocketbroker.broker.persist.durable_progress import DurableProgress, LogEnds
+from rocketbroker.broker.timer.waiting_by_topic import WaitingByTopic
 from rocketbroker.codec.storefile.timer_slots import Delivered, TimerProgressFile, with_delivered
 
 
@@ -17,6 +18,9 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
 
     Args:
         log: the ends of the log; progress is written once its copies are on disk.
+
+    Attributes:
+        waiting: undelivered messages by topic.
     """
 
     file_name, contents = "timerProgress.json", TimerProgressFile
@@ -25,6 +29,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         super().__init__(path, on_persist)
         self.file = TimerProgressFile()
         self.delivered: Delivered = ()
+        self.waiting = WaitingByTopic()
         self._durable = DurableProgress[Delivered](log, ())
         self._changed = False
 
@@ -73,6 +78,8 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
             return
         self.delivered = delivered
         self._durable.replace(delivered)
+        # What the master has delivered of those that this broker counted is unknown.
+        self.waiting.restore({}, 0)
         self.found = True
         self.file.precision_ms = self.file.precision_ms or precision_ms
         self.file.roll_window_ms = self.file.roll_window_ms or roll_window_ms
@@ -82,6 +89,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
         """Forget all deliveries and slot files, and schedule a write; the widths are as in ``follow``."""
         self.delivered = ()
         self._durable.replace(())
+        self.waiting.restore({}, 0)
         file = self.file
         file.queue_offset, file.slot_entries = 0, {}
         file.precision_ms = file.precision_ms or precision_ms
@@ -98,6 +106,7 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
     def encode(self) -> bytes:
         """Return the file's content."""
         self.file.delivered = list(self._durable.value)
+        self.file.waiting, self.file.counted_to = self.waiting.counts, self.waiting.counted_to
         return encode_file(self.file)
 
     def count(self, file: TimerProgressFile) -> int:
@@ -107,5 +116,6 @@ class TimerProgress(ConfigManager[TimerProgressFile]):
     def take(self, file: TimerProgressFile) -> None:
         """Continue from a file; ``begin`` checks it against the queue."""
         self.file = file
+        self.waiting.restore(file.waiting, file.counted_to)
         self.delivered = tuple(file.delivered)
         self._durable.replace(self.delivered)

@@ -60,6 +60,8 @@ class TimerProgressFile(RemotingSerializable):
         delivered: see ``Delivered``.
         precision_ms: width of a slot when the messages were stored.
         roll_window_ms: messages further ahead are stored again after this time.
+        waiting: number of undelivered messages by topic.
+        counted_to: queue offset before which messages count in ``waiting``.
     """
 
     queue_offset: Long = 0
@@ -67,6 +69,8 @@ class TimerProgressFile(RemotingSerializable):
     delivered: list[tuple[Long, Long]] = []
     precision_ms: Int = 0
     roll_window_ms: Long = 0
+    waiting: dict[str, Long] = {}
+    counted_to: Long = 0
 
 
 def is_delivered(delivered: Delivered, slot_ms: int, queue_offset: int) -> bool:

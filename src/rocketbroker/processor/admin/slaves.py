@@ -33,7 +33,7 @@ class SlaveRequests:
         offsets: progress of groups.
         schedule: progress of the delay levels.
         timer: progress of the timer.
-        timer_metrics: counts that a slave only keeps for its master.
+        timer_metrics: counts of the master, as a slave keeps them.
         request_modes: delivery modes of groups.
         ha_status: returns the state of replication.
         look_for_members: has this slave ask the name servers for the live brokers of its name.
@@ -81,8 +81,9 @@ class SlaveRequests:
 
     @answers(RequestCode.GET_TIMER_METRICS, audience=Audience.BROKER)
     def get_timer_metrics(self, _connection: Connection, _command: Command) -> Command:
-        """Answer an empty table, since this timer does not count by topic; a slave answers its master's."""
-        return response(body=self.timer_metrics.content.encode())
+        """Answer the number of waiting timer messages by topic; a slave answers its master's."""
+        metrics = self.timer.metrics()
+        return response(body=(self.timer_metrics.content if metrics is None else metrics).encode())
 
     @answers(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, audience=Audience.BROKER)
     def get_all_message_request_mode(self, _connection: Connection, _command: Command) -> Command:

@@ -95,20 +95,30 @@ def test_a_timer_without_messages(timer):
     assert call(family(SlaveRequests, timer=timer).get_timer_check_point).body == bytes(56)
 
 
-def test_recorded_tables_get_timer_metrics(tmp_path):
+def test_recorded_tables_get_timer_metrics(timer, tmp_path):
     metrics = TimerMetrics(tmp_path / "timermetrics")
     counts = set()
     for _, theirs in recorded(61):
         metrics.decode(fastjson.dumps(theirs.body))
-        assert call(family(SlaveRequests, timer_metrics=metrics).get_timer_metrics) == theirs
+        assert call(family(SlaveRequests, timer=timer, timer_metrics=metrics).get_timer_metrics) == theirs
         counts.update(theirs.body["timingCount"])
     assert "GoldenTopic" in counts
 
 
-def test_a_master_has_no_counts(tmp_path):
-    answer = call(family(SlaveRequests, timer_metrics=TimerMetrics(tmp_path / "timermetrics")).get_timer_metrics)
+async def test_a_master_answers_its_own_counts(store, parts, tmp_path):
+    timer = await Timer(store, parts.clock).load()
+    metrics = TimerMetrics(tmp_path / "timermetrics")
+    metrics.decode(b'{"timingCount":{"Old":{"count":5,"timeStamp":1}}}')
+    timer.put(TIMER_DELAY_SEC=5)
+    await timer.run()
 
-    assert answer.body == {"dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {}}
+    answer = call(family(SlaveRequests, timer=timer.service, timer_metrics=metrics).get_timer_metrics)
+
+    now = parts.clock.time_ms()
+    assert answer.body == {
+        "dataVersion": {"counter": 2, "stateVersion": 0, "timestamp": now},
+        "timingCount": {"T": {"count": 1, "timeStamp": now}},
+    }
 
 
 def test_recorded_tables_get_all_message_request_mode(tmp_path):
