@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
+from rocketbroker.codec.remoting.bodies.route import BrokerData
 from tests.support.admin_schemas import checked_json
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
@@ -53,11 +54,16 @@ async def admin_stage(
     brokers: Mapping[str, dict[int, Script]],
     name_servers: list[dict[int, Script]] | None = None,
     topics: tuple[str, ...] = ("T",),
+    slaves_only: tuple[str, ...] = (),
 ) -> AsyncIterator[AdminStage]:
-    """Start the servers, with scripts by broker name and for each name server; one without scripts by default."""
+    """Start the servers, with scripts by broker name and for each name server; one without scripts by default.
+
+    Brokers in ``slaves_only`` are registered too, each with one slave that does not run.
+    """
     async with AsyncExitStack() as stack:
         masters = {name: await stack.enter_async_context(ScriptedServer(own)) for name, own in brokers.items()}
         route = route_of({name: server.address for name, server in masters.items()})
+        route.broker_datas += [BrokerData("DefaultCluster", name, {1: "127.0.0.1:1"}) for name in slaves_only]
         routes = dict.fromkeys(topics, route)
         names = [await stack.enter_async_context(name_server(routes, own)) for own in name_servers or [{}]]
         yield AdminStage(names, masters)

@@ -152,8 +152,6 @@ async def _create_topic(admin: AdminClient, topic: str, cluster: str | None, que
             raise ClientError(f"there are the clusters {', '.join(known) or '(none)'}; choose one by -c")
         cluster = known[0]
     masters = await admin.fetch_master_addresses(cluster)
-    if not masters:
-        raise ClientError(f"cluster {cluster!r} has no master that could take the topic")
     created = CreatedTopic(cluster, list(masters.values()))
     for address in created.masters:
         await admin.create_and_update_topic_config(address, TopicConfig(topic, queues, queues))

@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, sub_command
+from rocketbroker.app.mqadmin.command import Report, sub_command, with_hint
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.client.core.errors import ClientError
+from rocketbroker.client.admin.cluster_admin import brokers_of
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import RocketBrokerError
 
@@ -40,14 +40,10 @@ async def cluster_list(
 ) -> Report:
     """List clusters and their brokers."""
     info = await admin.examine_broker_cluster_info()
-    if cluster_name is not None and cluster_name not in info.cluster_addr_table:
-        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-        raise ClientError(f"cluster {cluster_name!r} does not exist; the name server knows: {known}")
     found = [
         (cluster, name, broker_id, address)
-        for cluster, names in sorted(info.cluster_addr_table.items())
-        if cluster_name in {None, cluster}
-        for name in sorted(names)
+        for cluster in (sorted(info.cluster_addr_table) if cluster_name is None else [cluster_name])
+        for name in brokers_of(info, cluster)
         if name in info.broker_addr_table
         for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
     ]
@@ -61,7 +57,7 @@ async def _broker_row(admin: AdminClient, cluster: str, name: str, broker_id: in
     try:
         row.runtime = await admin.fetch_broker_runtime_stats(address)
     except RocketBrokerError as error:
-        row.error = str(error)
+        row.error = with_hint(error)
     return row
 
 

@@ -249,7 +249,9 @@ def _outcome(config: ClientConfig, work: Callable[[AdminClient], Awaitable[Repor
 
 async def _connected(kind: type[Client], config: ClientConfig, work: Callable[[Client], Awaitable[Report]]) -> Report:
     async with kind(config) as admin:
-        return await work(admin)
+        report = await work(admin)
+        left_out = [f"broker {name} has slaves only, and was left out" for name in sorted(admin.without_master)]
+        return report._replace(failures=[*report.failures, *left_out])
 
 
 def _show_plan(config: ClientConfig, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
@@ -308,21 +310,35 @@ async def chosen_brokers(admin: AdminClient, broker: str | None, cluster: str | 
     """Return the address of the given broker, or those of all brokers of the cluster, or of all clusters.
 
     Raises:
-        typer.BadParameter: a broker and a cluster are given.
+        typer.BadParameter: a broker and a cluster are given, or an empty address.
     """
-    if broker and cluster:
+    if broker is not None and cluster is not None:
         raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster), or neither (all)")
-    return [broker] if broker else await admin.fetch_broker_addresses(cluster)
+    return await admin.fetch_broker_addresses(cluster) if broker is None else [given_address(broker)]
+
+
+def given_address(text: str) -> str:
+    """Return the address of a broker, which scripts leave empty when a variable of theirs is.
+
+    Raises:
+        typer.BadParameter: it is empty.
+    """
+    if not text:
+        raise typer.BadParameter("-b is empty; give the address of a broker as HOST:PORT, or leave -b out")
+    return text
 
 
 async def chosen_masters(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """Return the address of the given broker, or those of the masters of the cluster.
+    """Return the address of the given broker, or those of the masters of the cluster, at least one.
+
+    A broker of the cluster that has no master becomes a failure of the report.
 
     Raises:
-        typer.BadParameter: not exactly one of them is given.
+        typer.BadParameter: not exactly one of them is given, or an empty address.
+        ClientError: the cluster is unknown, or has no master.
     """
     if broker is not None and cluster is None:
-        return [broker]
+        return [given_address(broker)]
     if cluster is not None and broker is None:
         return list((await admin.fetch_master_addresses(cluster)).values())
     raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
@@ -344,8 +360,7 @@ async def on_brokers(
     """
     addresses = await chosen_brokers(admin, broker, cluster)
     succeeded, failed = await ask_each(addresses, lambda address: ask(admin, address))
-    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
-    return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failures)
+    return Report({"brokers": succeeded}, [f"{address} success" for address in succeeded], failure_lines(failed))
 
 
 async def ask_each(
@@ -361,6 +376,11 @@ async def ask_each(
         else:
             succeeded.append(address)
     return succeeded, failed
+
+
+def failure_lines(failed: Mapping[str, RocketBrokerError]) -> list[str]:
+    """Return the failures of a report for errors by the address of their server."""
+    return [f"{address}: {with_hint(error)}" for address, error in failed.items()]
 
 
 def parse_attributes(text: str) -> dict[str, str]:

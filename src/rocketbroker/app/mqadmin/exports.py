@@ -123,17 +123,15 @@ EXPORTED_SETTINGS: Final = (
 @sub_command("exportConfigs", "Write the main settings of a cluster to a file.")
 async def export_configs(admin: AdminClient, cluster_name: Cluster, file_path: Folder = None) -> Report:
     """Write the main settings of the masters of a cluster, and the number of its servers, to a file."""
-    members = await admin.fetch_master_and_slave_addresses(cluster_name)
     configs = {}
-    for master in filter(None, members):
+    for name, master in (await admin.fetch_master_addresses(cluster_name)).items():
         settings = await admin.get_broker_config(master)
-        name = settings.get("brokerName") or await admin.fetch_broker_name(master)
         configs[name] = {key: settings[key] for key in EXPORTED_SETTINGS if key in settings}
     data = {
         "clusterScale": {
             "namesrvSize": len(await admin.name_server_addresses()),
             "masterBrokerSize": len(configs),
-            "slaveBrokerSize": sum(map(len, members.values())),
+            "slaveBrokerSize": len(await admin.fetch_broker_addresses(cluster_name)) - len(configs),
         },
         "brokerConfigs": configs,
     }

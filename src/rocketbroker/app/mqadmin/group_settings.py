@@ -14,6 +14,7 @@ from rocketbroker.app.mqadmin.command import (
     ask_each,
     chosen_brokers,
     chosen_masters,
+    failure_lines,
     java_text,
     sub_command,
     with_hint,
@@ -55,7 +56,7 @@ async def update_sub_group_list(
     kind = "group" if cluster_name is None else "subscription group"
     lines = [f"submit batch of {kind} config to {each} success, please check the result later." for each in succeeded]
     data = {"brokers": succeeded, "groups": [config.group_name for config in configs]}
-    return Report(data, lines, [f"{address}: {with_hint(error)}" for address, error in failed.items()])
+    return Report(data, lines, failure_lines(failed))
 
 
 def groups_in(path: Path) -> list[SubscriptionGroupConfig]:
@@ -101,7 +102,7 @@ async def delete_sub_group(
     )
     where = f" in cluster [{cluster_name}]" if cluster_name else ""
     lines = [f"delete subscription group [{group_name}] from broker [{each}]{where} success." for each in succeeded]
-    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
+    failures = failure_lines(failed)
     topics: list[str] = []
     if cluster_name and not failed:
         for topic in (RETRY_GROUP_TOPIC_PREFIX + group_name, DLQ_GROUP_TOPIC_PREFIX + group_name):
@@ -191,7 +192,7 @@ async def export_pop_record(
         f"Export broker records, brokerName={names.get(each, 'null')}, brokerAddr={each}, dryRun={only_show.value}"
         for each in done
     ]
-    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
+    failures = failure_lines(failed)
     return Report({"brokers": done, "dryRun": only_show.is_true}, lines, failures)
 
 

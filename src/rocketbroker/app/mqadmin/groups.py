@@ -14,6 +14,7 @@ from rocketbroker.app.mqadmin.command import (
     TrueFalse,
     ask_each,
     chosen_masters,
+    failure_lines,
     java_text,
     parse_attributes,
     sub_command,
@@ -340,7 +341,7 @@ async def set_consume_mode(
     return Report(
         {"brokers": succeeded},
         [*(f"set consume mode to {address} success." for address in succeeded), *([setting] if succeeded else [])],
-        [f"{address}: {error}" for address, error in failed.items()],
+        failure_lines(failed),
     )
 
 
@@ -417,7 +418,7 @@ async def update_sub_group(
     lines = [f"create subscription group to {address} success." for address in succeeded]
     lines += [java_text(config)] if succeeded else []
     data = {"brokers": succeeded, "subscriptionGroupConfig": msgspec.to_builtins(config)}
-    return Report(data, lines, [f"{address}: {error}" for address, error in failed.items()])
+    return Report(data, lines, failure_lines(failed))
 
 
 def _retry_policy(text: str | None) -> GroupRetryPolicy:

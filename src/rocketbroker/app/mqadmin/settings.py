@@ -7,7 +7,15 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, TrueFalse, sub_command, with_hint
+from rocketbroker.app.mqadmin.command import (
+    Report,
+    TrueFalse,
+    chosen_brokers,
+    chosen_masters,
+    given_address,
+    sub_command,
+    with_hint,
+)
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.common.errors import RocketBrokerError
@@ -49,7 +57,7 @@ async def get_broker_config(
     """Show the settings of a broker (-b) or of all brokers of a cluster (-c)."""
     heads: dict[tuple[str, str | None], str] = {}
     if broker_addr is not None and cluster_name is None:
-        heads[broker_addr, None] = f"============{broker_addr}============"
+        heads[given_address(broker_addr), None] = f"============{broker_addr}============"
     elif cluster_name is not None and broker_addr is None:
         for master, slaves in (await admin.fetch_master_and_slave_addresses(cluster_name)).items():
             if master is not None:
@@ -97,14 +105,10 @@ async def update_broker_config(
     """Change a setting of a broker (-b) or of a cluster (-c), and show its value before and after."""
     if (broker_addr is None) == (cluster_name is None):
         raise typer.BadParameter("give either -b (one broker) or -c (a cluster)")
-    if broker_addr is not None:
-        if update_all_broker.is_true:
-            raise typer.BadParameter("-a belongs to -c: it adds the slaves of a cluster")
-        addresses = [broker_addr]
-    elif update_all_broker.is_true:
-        addresses = await admin.fetch_broker_addresses(cluster_name)
-    else:
-        addresses = list((await admin.fetch_master_addresses(cluster_name or "")).values())
+    if broker_addr is not None and update_all_broker.is_true:
+        raise typer.BadParameter("-a belongs to -c: it adds the slaves of a cluster")
+    choose = chosen_brokers if update_all_broker.is_true else chosen_masters
+    addresses = await choose(admin, broker_addr, cluster_name)
     rows = [await _changed(admin, address, key, value) for address in addresses]
     lines = [
         line

@@ -31,6 +31,7 @@ class AdminConnection(MustClose):
 
     Attributes:
         config: the settings, with which clients of the same cluster can be made.
+        without_master: names of the brokers that ``fetch_master_addresses`` left out, since they have slaves only.
     """
 
     @checked
@@ -41,6 +42,7 @@ class AdminConnection(MustClose):
         if timeout_s is not None:
             config = msgspec.structs.replace(config, mq_client_api_timeout_s=timeout_s)
         self.config = config
+        self.without_master: set[str] = set()
         self._remoting = config.remoting()
         self._timeout_s = config.mq_client_api_timeout_s
         self._closed = False
@@ -72,7 +74,8 @@ class AdminConnection(MustClose):
         return await self._name_server.topic_route(topic)
 
     async def name_server_addresses(self) -> tuple[str, ...]:
-        """Return the addresses of the name servers."""
+        """Return the addresses of the name servers (DefaultMQAdminExt.getNameServerAddressList)."""
+        self._used()
         return await self._name_server.addresses()
 
     async def _invoke(self, address: str, command: Command, timeout_s: float | None = None) -> Command:

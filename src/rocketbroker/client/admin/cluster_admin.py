@@ -3,17 +3,12 @@
 from rocketbroker.client.admin.admin_connection import AdminConnection, addresses_of
 from rocketbroker.client.core.errors import BrokerNotFoundError, ClientError
 from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable, TopicList
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo
 from rocketbroker.codec.remoting.request_code import RequestCode
 
 
 class ClusterAdmin(AdminConnection):
     """Calls about clusters and their brokers."""
-
-    async def name_server_addresses(self) -> tuple[str, ...]:
-        """Return the addresses of the name servers (DefaultMQAdminExt.getNameServerAddressList)."""
-        self._used()
-        return await self._name_server.addresses()
 
     async def examine_broker_cluster_info(self) -> ClusterInfo:
         """Return the clusters, brokers and their addresses."""
@@ -25,17 +20,22 @@ class ClusterAdmin(AdminConnection):
         return TopicList.decode(answer.body).topic_list
 
     async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
-        """Return the addresses of a cluster's masters by broker name.
+        """Return the addresses of a cluster's masters by broker name, and note brokers in ``without_master``.
 
         Raises:
-            ClientError: unknown cluster; the text names the known ones.
+            ClientError: unknown cluster; the text names the known ones. No broker of the cluster has a master.
         """
         info = await self.examine_broker_cluster_info()
-        names = info.cluster_addr_table.get(cluster)
-        if not names:
-            raise _no_cluster(cluster, info)
-        brokers = {name: info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table}
-        return {name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs}
+        names = brokers_of(info, cluster)
+        brokers = {name: info.broker_addr_table[name] for name in names if name in info.broker_addr_table}
+        masters = {
+            name: data.broker_addrs[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.broker_addrs
+        }
+        if not masters:
+            slaves_only = ", ".join(brokers) or "none"
+            raise ClientError(f"cluster {cluster!r} has no master; brokers with slaves only: {slaves_only}")
+        self.without_master |= brokers.keys() - masters.keys()
+        return masters
 
     async def fetch_broker_addresses(self, cluster: str | None = None) -> list[str]:
         """Return the addresses of all brokers of a cluster, slaves too, or of all clusters.
@@ -44,10 +44,8 @@ class ClusterAdmin(AdminConnection):
             ClientError: unknown cluster; the text names the known ones.
         """
         info = await self.examine_broker_cluster_info()
-        if cluster is not None and cluster not in info.cluster_addr_table:
-            raise _no_cluster(cluster, info)
-        names = info.cluster_addr_table if cluster is None else [cluster]
-        brokers = sorted({name for each in names for name in info.cluster_addr_table[each]})
+        clusters = info.cluster_addr_table if cluster is None else [cluster]
+        brokers = sorted({name for each in clusters for name in brokers_of(info, each)})
         found = [info.broker_addr_table[name] for name in brokers if name in info.broker_addr_table]
         return [data.broker_addrs[number] for data in found for number in sorted(data.broker_addrs)]
 
@@ -60,11 +58,8 @@ class ClusterAdmin(AdminConnection):
             ClientError: unknown cluster; the text names the known ones.
         """
         info = await self.examine_broker_cluster_info()
-        names = info.cluster_addr_table.get(cluster)
-        if not names:
-            raise _no_cluster(cluster, info)
         found: dict[str | None, list[str]] = {}
-        for name in sorted(names):
+        for name in brokers_of(info, cluster):
             addresses = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
             slaves = [address for broker_id, address in sorted(addresses.items()) if broker_id != MASTER_ID]
             if addresses:
@@ -100,10 +95,19 @@ class ClusterAdmin(AdminConnection):
         """
         if ":" in broker:
             return broker
+        return addresses_of([await self.fetch_broker_data(broker)])[0]
+
+    async def fetch_broker_data(self, broker: str) -> BrokerData:
+        """Return the addresses of a broker by its name.
+
+        Raises:
+            BrokerNotFoundError: no registered broker has the name; the text names the known ones.
+        """
         table = (await self.examine_broker_cluster_info()).broker_addr_table
         if broker in table:
-            return addresses_of([table[broker]])[0]
-        raise BrokerNotFoundError(f"no registered broker is named {broker!r}; there are {', '.join(sorted(table))}")
+            return table[broker]
+        names = ", ".join(sorted(table)) or "none"
+        raise BrokerNotFoundError(f"no registered broker is named {broker!r}; there are {names}")
 
     async def fetch_broker_runtime_stats(self, address: str) -> dict[str, str]:
         """Return the runtime statistics of a broker, all values as text."""
@@ -111,6 +115,13 @@ class ClusterAdmin(AdminConnection):
         return KVTable.decode(answer.body).table
 
 
-def _no_cluster(cluster: str, info: ClusterInfo) -> ClientError:
+def brokers_of(info: ClusterInfo, cluster: str) -> list[str]:
+    """Return the names of a cluster's brokers, sorted.
+
+    Raises:
+        ClientError: unknown cluster; the text names the known ones.
+    """
+    if cluster in info.cluster_addr_table:
+        return sorted(info.cluster_addr_table[cluster])
     known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-    return ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")
+    raise ClientError(f"cluster {cluster!r} does not exist; the name server knows: {known}")

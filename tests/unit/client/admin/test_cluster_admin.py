@@ -28,6 +28,24 @@ async def test_slaves_are_returned_by_their_master_and_those_without_one_togethe
             await admin.fetch_master_and_slave_addresses("No")
 
 
+async def test_a_cluster_without_a_master_is_an_error():
+    async with name_server({}, INFO) as server, AdminClient(server.address) as admin:
+        assert await admin.fetch_master_addresses("East") == {"a": "a:1", "b": "b:1"}
+        assert admin.without_master == set()
+        with pytest.raises(ClientError, match="cluster 'West' has no master; brokers with slaves only: c, d"):
+            await admin.fetch_master_addresses("West")
+        with pytest.raises(ClientError, match="cluster 'Empty' has no master; brokers with slaves only: none"):
+            await admin.fetch_master_addresses("Empty")
+
+
+async def test_a_broker_without_a_master_is_noted():
+    info = ClusterInfo(BROKERS, {"North": ["b", "c"]}).encode()
+    scripts: dict[int, Script] = {RequestCode.GET_BROKER_CLUSTER_INFO: lambda _fields, _body: response(body=info)}
+    async with name_server({}, scripts) as server, AdminClient(server.address) as admin:
+        assert await admin.fetch_master_addresses("North") == {"b": "b:1"}
+        assert admin.without_master == {"c"}
+
+
 async def test_a_topic_is_in_the_clusters_of_all_its_brokers():
     routes = {
         "T": TopicRouteData(None, [], [BROKERS["a"], BROKERS["c"]]),
