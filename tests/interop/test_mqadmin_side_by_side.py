@@ -150,7 +150,7 @@ CASES = [
     Case("updateBrokerConfig -k traceOn -v true", fails=True),
     # -- name servers
     Case("updateKvConfig -s space -k key -v value"),
-    Case("deleteKvConfig -s space -k key"),
+    Case("deleteKvConfig -s space -k key", before=("updateKvConfig -s space -k key -v value",)),
     Case("wipeWritePerm -b broker-a", before=("addWritePerm -b broker-a",)),
     Case("addWritePerm -b broker-a", before=("wipeWritePerm -b broker-a",)),
     Case("wipeWritePerm -b nobroker", only_ours=True),

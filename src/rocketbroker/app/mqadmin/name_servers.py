@@ -6,7 +6,6 @@ import typer
 
 from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.client.core.errors import BrokerNotFoundError
 
 Namespace = Annotated[str, typer.Option("-s", "--namespace", metavar="NAMESPACE", help="Namespace.")]
 Key = Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="Key.")]
@@ -34,30 +33,25 @@ async def update_kv_config(
 )
 async def delete_kv_config(admin: AdminClient, namespace: Namespace, key: Key) -> Report:
     """Delete a value of the KV configuration at all name servers; one that is missing stays missing."""
+    before = await admin.get_kv_config(namespace, key)
     await admin.delete_kv_config(namespace, key)
-    return Report({"namespace": namespace, "key": key}, ["delete kv config from namespace success."])
+    note = " There was none." if before is None else ""
+    data = {"namespace": namespace, "key": key, "before": before}
+    return Report(data, [f"delete kv config from namespace success.{note}"])
 
 
 @sub_command("wipeWritePerm", "Let producers send to other brokers.", dry_run=True)
 async def wipe_write_perm(admin: AdminClient, broker_name: BrokerName) -> Report:
     """Take a broker out of the routes of producers, until it registers a change or addWritePerm puts it back."""
-    await _check_broker(admin, broker_name)
+    await admin.fetch_broker_data(broker_name)  # name servers change 0 topics of an unknown one, and answer success
     return _counts("wipe", broker_name, await admin.wipe_write_perm_of_broker(broker_name))
 
 
 @sub_command("addWritePerm", "Let producers send to a broker again.", dry_run=True)
 async def add_write_perm(admin: AdminClient, broker_name: BrokerName) -> Report:
     """Put a broker back into the routes of producers, after wipeWritePerm."""
-    await _check_broker(admin, broker_name)
+    await admin.fetch_broker_data(broker_name)  # name servers change 0 topics of an unknown one, and answer success
     return _counts("add", broker_name, await admin.add_write_perm_of_broker(broker_name))
-
-
-async def _check_broker(admin: AdminClient, broker_name: str) -> None:
-    """Check that a broker is registered: name servers change 0 topics of an unknown one and answer success."""
-    known = (await admin.examine_broker_cluster_info()).broker_addr_table
-    if broker_name not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise BrokerNotFoundError(f"no registered broker is named {broker_name!r}; there are {names}")
 
 
 def _counts(action: str, broker_name: str, counts: dict[str, int]) -> Report:

@@ -19,10 +19,10 @@ from rocketbroker.app.mqadmin.command import (
     TrueFalse,
     ask_each,
     chosen_masters,
+    failure_lines,
     java_text,
     parse_attributes,
     sub_command,
-    with_hint,
 )
 from rocketbroker.app.mqadmin.many import of_many
 from rocketbroker.app.terminal import Column, Table
@@ -160,20 +160,22 @@ async def update_topic(
         attributes=parse_attributes(attributes),
     )
     addresses = await chosen_masters(admin, broker_addr, cluster_name)
-    lines = []
-    for address in addresses:
-        await admin.create_and_update_topic_config(address, config)
-        lines.append(f"create topic to {address} success.")
+    # A broker without a name is an error before anything has changed.
+    names = [await admin.fetch_broker_name(address) for address in addresses] if config.order else []
+    succeeded, failed = await ask_each(addresses, lambda each: admin.create_and_update_topic_config(each, config))
+    lines = [f"create topic to {address} success." for address in succeeded]
+    failures = failure_lines(failed)
     order_conf = None
-    if config.order:
-        names = [await admin.fetch_broker_name(address) for address in addresses]
-        order_conf = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
-        await admin.create_or_update_order_conf(config.topic_name, order_conf, is_cluster=broker_addr is None)
+    if config.order and failed:
+        failures.append(f"the order configuration of {topic} was not set; repeat it once all brokers answer")
+    elif config.order:
+        wanted = ";".join(f"{name}:{config.write_queue_nums}" for name in names)
+        order_conf = await admin.create_or_update_order_conf(topic, wanted, is_cluster=broker_addr is None)
         what = "broker" if broker_addr is not None else "cluster"
-        lines.append(f"set {what} orderConf. isOrder=true, orderConf=[{order_conf}]")
-    lines.append(topic_config_text(config))
-    data = {"brokers": addresses, "orderConf": order_conf, "topicConfig": msgspec.to_builtins(config)}
-    return Report(data, lines)
+        lines.append(f"set {what} orderConf. isOrder=true, orderConf=[{wanted}]")
+    lines += [topic_config_text(config)] if succeeded else []
+    data = {"brokers": succeeded, "orderConf": order_conf, "topicConfig": msgspec.to_builtins(config)}
+    return Report(data, lines, failures)
 
 
 def topic_config_text(config: TopicConfig) -> str:
@@ -205,20 +207,28 @@ async def delete_topic(
         str, typer.Option("-c", "--clusterName", metavar="CLUSTER", help="Delete on all masters of this cluster.")
     ],
 ) -> Report:
-    """Delete a topic and its messages from a cluster and from the name servers."""
+    """Delete a topic and its messages from a cluster and from the name servers.
+
+    While a broker still has the topic, the name servers keep it, so that it can be found and deleted again.
+    """
     # The brokers go first, so that none registers the topic again.
     addresses = list((await admin.fetch_master_addresses(cluster)).values())
     if not await _exists(admin, addresses, topic):
         near = get_close_matches(topic, await admin.fetch_all_topic_list(), 1)
         question = f"did you mean {near[0]}?" if near else "mqadmin topicList lists the topics"
         raise ClientError(f"there is no topic {topic!r}, and nothing was deleted; {question}")
-    await admin.delete_topic_in_broker(addresses, topic)
+    deleted, failed = await ask_each(addresses, lambda each: admin.delete_topic_in_broker([each], topic))
+    data = {"topic": topic, "clusterName": cluster, "brokers": deleted}
+    if failed or admin.without_master:
+        lines = [f"delete topic [{topic}] from broker [{address}] success." for address in deleted]
+        kept = f"the name servers keep topic {topic}, which not all brokers have deleted; repeat it once all answer"
+        return Report(data, lines, [*failure_lines(failed), kept])
     await admin.delete_topic_in_name_server(topic, cluster)
     lines = [
         f"delete topic [{topic}] from cluster [{cluster}] success.",
         f"delete topic [{topic}] from NameServer success.",
     ]
-    return Report({"topic": topic, "clusterName": cluster, "brokers": addresses}, lines)
+    return Report(data, lines)
 
 
 async def _exists(admin: AdminClient, addresses: list[str], topic: str) -> bool:
@@ -322,7 +332,7 @@ async def update_topic_list(
         f"submit batch of topic config to {address} success, please check the result later." for address in succeeded
     ]
     data = {"brokers": succeeded, "topics": [topic.topic_name for topic in topics]}
-    return Report(data, lines, [f"{address}: {with_hint(error)}" for address, error in failed.items()])
+    return Report(data, lines, failure_lines(failed))
 
 
 async def _update_topics(admin: AdminClient, address: str, topics: list[TopicConfig]) -> None:
@@ -371,8 +381,7 @@ async def update_topic_perm(
         rows.append(PermRow(address, config.perm, perm))
 
     _, failed = await ask_each(await chosen_masters(admin, broker_addr, cluster_name), change)
-    failures = [f"{address}: {with_hint(error)}" for address, error in failed.items()]
-    return Report({"topic": topic, "brokers": rows}, lines, failures)
+    return Report({"topic": topic, "brokers": rows}, lines, failure_lines(failed))
 
 
 async def _topic_at(admin: AdminClient, address: str, topic: str) -> TopicConfig:
@@ -418,7 +427,10 @@ async def update_order_conf(
         typer.Option("-v", "--orderConf", metavar="BROKER:COUNT[;...]", help="Queues of each broker, for put."),
     ] = None,
 ) -> Report:
-    """Set, show or delete the queues that an ordered topic keeps while a broker is down."""
+    """Set, show or delete the queues that an ordered topic keeps while a broker is down.
+
+    With ``--json``, ``orderConf`` is the new value, the present one, or the deleted one, null if there was none.
+    """
     if (method is OrderMethod.put) != (order_conf is not None):
         raise typer.BadParameter("give -v BROKER:COUNT[;...] with -m put, and only with it")
     if order_conf is not None:
@@ -431,8 +443,10 @@ async def update_order_conf(
             raise ClientError(f"topic {topic!r} has no order configuration; set one with -m put -v BROKER:COUNT[;...]")
         text = f"get orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
     else:
+        order_conf = await admin.get_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
         await admin.delete_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
-        text = f"delete orderConf success. topic=[{topic}]"
+        note = "" if order_conf is not None else "; there was none"
+        text = f"delete orderConf success. topic=[{topic}]{note}"
     return Report({"topic": topic, "method": method.value, "orderConf": order_conf}, [text])
 
 
@@ -440,7 +454,7 @@ def _check_order_conf(text: str) -> None:
     """Raise BadParameter if a part of an order configuration is not ``broker:count``."""
     for part in text.split(";"):
         name, _, count = part.rpartition(":")
-        if not (name and count.isascii() and count.isdigit() and int(count) > 0):
+        if not (name and name.isprintable() and count.isascii() and count.isdigit() and int(count) > 0):
             raise typer.BadParameter(f"{part!r} is not BROKER:COUNT; an order configuration is broker-a:4;broker-b:4")
 
 
@@ -450,7 +464,7 @@ def _check_order_conf(text: str) -> None:
 @sub_command("topicClusterList", reads=True)
 async def topic_cluster_list(admin: AdminClient, topic: Topic) -> Report:
     """List the clusters that have a topic."""
-    clusters = sorted(await admin.get_topic_cluster_list(topic))
+    clusters = await admin.get_topic_cluster_list(topic)
     return Report({"topic": topic, "clusters": clusters}, clusters)
 
 

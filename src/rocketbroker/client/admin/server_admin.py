@@ -40,6 +40,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.codec.storefile.checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
+from rocketbroker.common.errors import BrokerResponseError
 
 
 class ServerAdmin(AdminConnection):
@@ -54,9 +55,11 @@ class ServerAdmin(AdminConnection):
 
     async def get_kv_config(self, namespace: str, key: str) -> str | None:
         """Return a value of the KV configuration, None if there is none."""
-        command = client_request(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace, key))
-        answer = await self._name_server.invoke(command)
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        try:
+            answer = await self._ask_name_server(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace, key))
+        except BrokerResponseError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
             return None
         return answer_header(answer, GetKVConfigResponseHeader).value
 

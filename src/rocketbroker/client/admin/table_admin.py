@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from rocketbroker.client.admin.server_admin import ServerAdmin
 from rocketbroker.client.admin.topic_and_group_admin import GroupAdmin, TopicAdmin
 from rocketbroker.codec.message.topic_validator import (
     DLQ_GROUP_TOPIC_PREFIX,
@@ -32,7 +31,7 @@ PREDEFINED_GROUPS: Final = frozenset(
 )
 
 
-class TableAdmin(TopicAdmin, GroupAdmin, ServerAdmin):
+class TableAdmin(TopicAdmin, GroupAdmin):
     """Calls for the tables of users (DefaultMQAdminExt.getUserTopicConfig, getUserSubscriptionGroup)."""
 
     async def get_user_topic_config(self, address: str, *, special_topic: bool = False) -> dict[str, TopicConfig]:

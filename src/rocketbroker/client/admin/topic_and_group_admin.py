@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from rocketbroker.client.admin.admin_connection import AdminConnection, address_in, addresses_of
+from rocketbroker.client.admin.server_admin import ServerAdmin
 from rocketbroker.client.core.errors import BrokerNotFoundError
 from rocketbroker.client.core.message import check_group, check_topic
-from rocketbroker.client.core.requests import answer_header, client_request
+from rocketbroker.client.core.requests import answer_header
 from rocketbroker.codec.message.topic_validator import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketbroker.codec.remoting.bodies.client import (
     ConsumeMessageDirectlyResult,
@@ -52,19 +53,13 @@ from rocketbroker.codec.remoting.headers.message import (
     QueryCorrectionOffsetHeader,
     ResumeCheckHalfMessageRequestHeader,
 )
-from rocketbroker.codec.remoting.headers.namesrv import (
-    DeleteTopicFromNamesrvRequestHeader,
-    GetKVConfigRequestHeader,
-    GetKVConfigResponseHeader,
-    PutKVConfigRequestHeader,
-)
+from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.codec.remoting.response_code import ResponseCode
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
-class TopicAdmin(AdminConnection):
+class TopicAdmin(ServerAdmin):
     """Calls about topics, at name servers and brokers."""
 
     async def create_and_update_topic_config(self, address: str, config: TopicConfig) -> None:
@@ -99,19 +94,11 @@ class TopicAdmin(AdminConnection):
             order_conf: ``broker:number;broker:number``.
             is_cluster: replace all that there is; otherwise keep the entries of other brokers.
         """
-        if not is_cluster and (present := await self._order_conf(topic)):
+        if not is_cluster and (present := await self.get_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)):
             entries = dict(part.rsplit(":", 1) for part in f"{present};{order_conf}".split(";") if ":" in part)
             order_conf = ";".join(f"{broker}:{number}" for broker, number in entries.items())
-        header = PutKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
-        await self._ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self.put_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
         return order_conf
-
-    async def _order_conf(self, topic: str) -> str | None:
-        header = GetKVConfigRequestHeader(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
-        answer = await self._name_server.invoke(client_request(RequestCode.GET_KV_CONFIG, header))
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return answer_header(answer, GetKVConfigResponseHeader).value
 
     async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
         """Delete a topic and its queues on brokers."""

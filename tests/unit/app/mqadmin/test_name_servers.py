@@ -1,9 +1,11 @@
 from rocketbroker.codec.remoting.headers.namesrv import (
     AddWritePermOfBrokerResponseHeader,
+    GetKVConfigResponseHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.admin_stage import admin_stage
 from tests.support.scripted_server import Script, header_of
 
@@ -12,7 +14,14 @@ def counting(header: type, count: int) -> Script:
     return lambda _fields, _body: response(0, None, header_of(header(count)))
 
 
+def value(fields: dict[str, str], _body: bytes) -> Command:
+    if fields["key"] != "key":
+        return response(ResponseCode.QUERY_NOT_FOUND, "No config item")
+    return response(0, None, header_of(GetKVConfigResponseHeader("a value")))
+
+
 SCRIPTS: dict[int, Script] = {
+    RequestCode.GET_KV_CONFIG: value,
     RequestCode.PUT_KV_CONFIG: lambda _fields, _body: response(),
     RequestCode.DELETE_KV_CONFIG: lambda _fields, _body: response(),
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: counting(WipeWritePermOfBrokerResponseHeader, 7),
@@ -24,13 +33,15 @@ async def test_a_value_is_set_and_deleted_at_all_name_servers():
     async with admin_stage({"broker-a": {}}, [SCRIPTS, SCRIPTS]) as stage:
         put = await stage.call("updateKvConfig", "-s", "space", "-k", "key", "-v", "a value")
         deleted = await stage.json("deleteKvConfig", "-s", "space", "-k", "key")
+        missing = await stage.call("deleteKvConfig", "-s", "space", "-k", "other")
 
     assert put == (0, "create or update kv config to namespace success.\n", "")
-    assert deleted == {"namespace": "space", "key": "key"}
+    assert deleted == {"namespace": "space", "key": "key", "before": "a value"}
+    assert missing == (0, "delete kv config from namespace success. There was none.\n", "")
     for server in stage.names:
         (asked,) = server.of(RequestCode.PUT_KV_CONFIG)
         assert asked.fields == {"namespace": "space", "key": "key", "value": "a value"}
-        (asked,) = server.of(RequestCode.DELETE_KV_CONFIG)
+        asked, _ = server.of(RequestCode.DELETE_KV_CONFIG)
         assert asked.fields == {"namespace": "space", "key": "key"}
 
 

@@ -11,7 +11,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.admin_stage import admin_stage
-from tests.support.scripted_server import Script, header_of
+from tests.support.scripted_server import Script, ScriptedServer, header_of
 
 TWO = [{"topicName": "A", "readQueueNums": 2, "writeQueueNums": 3}, {"topicName": "B"}]
 
@@ -63,6 +63,47 @@ def written(folder: Path, topics: object) -> Path:
     path = folder / "topics.json"
     path.write_text(topics if isinstance(topics, str) else json.dumps(topics))
     return path
+
+
+# -- updateTopic, deleteTopic
+
+
+async def test_a_topic_is_created_on_the_other_brokers_when_one_fails():
+    names = KvConfig()
+    async with admin_stage({"a": Broker().scripts, "b": {}, "c": Broker().scripts}, [names.scripts]) as stage:
+        done = await stage.call("updateTopic", "-c", "DefaultCluster", "-t", "T", "-o", "true")
+        created = [f"create topic to {stage.address(each)} success." for each in "ac"]
+        failed = stage.address("b")
+
+    assert (done.code, done.out.splitlines()[:2], names.held) == (1, created, {})
+    first, second = done.err.splitlines()
+    assert first.startswith(f"mqadmin: {failed}: ")
+    assert second == "mqadmin: the order configuration of T was not set; repeat it once all brokers answer"
+
+
+async def test_an_ordered_topic_on_an_unregistered_broker_is_not_created():
+    async with admin_stage({"a": {}}) as stage, ScriptedServer(Broker().scripts) as other:
+        done = await stage.call("updateTopic", "-b", other.address, "-t", "T", "-o", "true")
+        assert other.of(RequestCode.UPDATE_AND_CREATE_TOPIC) == []
+    assert (done.code, done.err) == (1, f"mqadmin: no registered broker has the address {other.address}\n")
+
+
+async def test_name_servers_keep_a_topic_that_a_broker_still_has():
+    deleted: Script = lambda _fields, _body: response()  # noqa: E731
+    deletes: dict[int, Script] = {RequestCode.DELETE_TOPIC_IN_BROKER: deleted}
+    names: dict[int, Script] = {RequestCode.DELETE_TOPIC_IN_NAMESRV: deleted}
+    async with admin_stage({"a": deletes, "b": {}, "c": deletes}, [names]) as stage:
+        done = await stage.call("deleteTopic", "-c", "DefaultCluster", "-t", "T", "--yes")
+        lines = [f"delete topic [T] from broker [{stage.address(each)}] success." for each in "ac"]
+        failed = stage.address("b")
+        assert stage.names[0].of(RequestCode.DELETE_TOPIC_IN_NAMESRV) == []
+
+    assert (done.code, done.out.splitlines()) == (1, lines)
+    first, second = done.err.splitlines()
+    assert first.startswith(f"mqadmin: {failed}: ")
+    assert second == (
+        "mqadmin: the name servers keep topic T, which not all brokers have deleted; repeat it once all answer"
+    )
 
 
 # -- updateTopicList
@@ -176,12 +217,16 @@ async def test_an_order_configuration_is_set_shown_and_deleted():
     names = KvConfig()
     async with admin_stage({"a": {}}, [names.scripts]) as stage:
         put = await stage.call("updateOrderConf", "-t", "T", "-m", "put", "-v", "a:4;b:2")
+        assert put.out == "update orderConf success. topic=[T], orderConf=[a:4;b:2]\n"
         shown = await stage.json("updateOrderConf", "-t", "T", "-m", "get")
-        await stage.call("updateOrderConf", "-t", "T", "-m", "delete")
+        deleted = await stage.call("updateOrderConf", "-t", "T", "-m", "delete")
+        assert deleted.out == "delete orderConf success. topic=[T]\n"
         gone = await stage.call("updateOrderConf", "-t", "T", "-m", "get")
 
-    assert put.out == "update orderConf success. topic=[T], orderConf=[a:4;b:2]\n"
+        none = await stage.json("updateOrderConf", "-t", "T", "-m", "delete")
+
     assert shown == {"topic": "T", "method": "get", "orderConf": "a:4;b:2"}
+    assert none["orderConf"] is None
     assert gone.code == 1
     assert "topic 'T' has no order configuration; set one with -m put" in gone.err
 
@@ -193,6 +238,7 @@ async def test_an_order_configuration_is_set_shown_and_deleted():
         (["-m", "get", "-v", "a:1"], "give -v BROKER:COUNT[;...] with -m put, and only with it"),
         (["-m", "put", "-v", "a"], "'a' is not BROKER:COUNT"),
         (["-m", "put", "-v", "a:1;b:0"], "'b:0' is not BROKER:COUNT"),
+        (["-m", "put", "-v", "a\nsuccess.:4"], "is not BROKER:COUNT"),
         (["-m", "put", "-v", "a:1;"], "'' is not BROKER:COUNT"),
     ],
 )
@@ -206,7 +252,8 @@ async def test_a_wrong_order_configuration_is_wrong_usage(words: list[str], wron
 async def test_an_ordered_topic_on_one_broker_keeps_the_entries_of_the_others():
     names = KvConfig(T="b:8;a:1")
     async with admin_stage({"a": Broker().scripts}, [names.scripts]) as stage:
-        await stage.call("updateTopic", "-b", stage.address("a"), "-t", "T", "-w", "4", "-o", "true")
+        done = await stage.json("updateTopic", "-b", stage.address("a"), "-t", "T", "-w", "4", "-o", "true")
+        assert done["orderConf"] == "b:8;a:4"
         assert names.held == {"T": "b:8;a:4"}
         await stage.call("updateTopic", "-c", "DefaultCluster", "-t", "T", "-w", "2", "-o", "true")
         assert names.held == {"T": "a:2"}
