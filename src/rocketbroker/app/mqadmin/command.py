@@ -26,7 +26,7 @@ from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.common.errors import CodecError, ConfigError, RocketBrokerError
+from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
 NamesrvAddr = Annotated[
     str | None,
@@ -256,21 +256,24 @@ async def _connected(kind: type[Client], config: ClientConfig, work: Callable[[C
 
 def _show_plan(config: ClientConfig, as_json: bool, work: Callable[[AdminClient], Awaitable[Report]]) -> None:
     """Run a sub-command that sends only what reads, and print what it would have sent instead of its report."""
-    from rocketbroker.client.admin.dry_run import DryRunClient, PlannedRequest
+    from rocketbroker.client.admin.dry_run import NOT_SENT, DryRunClient, NotSentError
 
     async def planned(admin: DryRunClient) -> Report:
-        requests: list[PlannedRequest] = admin.planned
-        unfinished = ["what follows depends on the answer, and is not shown"]
         try:
-            failures = (await work(admin)).failures
-        except CodecError:
-            if not requests:
+            found = list((await work(admin)).failures)
+        except NotSentError as error:
+            found = [str(error)]
+        except ConfigError:
+            raise
+        except RocketBrokerError as error:
+            if not admin.planned:
                 raise
-            failures = []  # an answer that was never sent cannot be decoded
-        else:
-            unfinished = []
-        lines = [str(each) for each in requests] or ["nothing would be changed"]
-        return Report({"requests": requests}, lines + unfinished, [] if requests else failures)
+            found = [with_hint(error)]
+        failures = [failure for failure in found if NOT_SENT not in failure]
+        lines = [str(each) for each in admin.planned] or ["nothing would be changed"]
+        if len(failures) < len(found):
+            lines.append("what follows depends on the answer, and is not shown")
+        return Report({"requests": admin.planned}, lines, failures)
 
     try:
         with warnings_on_stderr():

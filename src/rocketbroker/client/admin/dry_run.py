@@ -1,14 +1,16 @@
 """Admin client for ``mqadmin --dry-run``: it reads from the servers, and lists the requests that would change them."""
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.requests import client_request
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
-from rocketbroker.codec.remoting.remoting_command import Command, response, to_ext_fields
+from rocketbroker.codec.remoting.remoting_command import Command, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import RocketBrokerError
 
 # Requests that read are sent. Their names begin so; one that this misses is listed instead of sent, which does no harm.
 _READING: Final = (
@@ -24,6 +26,8 @@ _READING: Final = (
 )
 _SHOWN_BODY: Final = 500
 _WITH_PASSWORD: Final = (RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_UPDATE_USER)
+#: Text of NotSentError, which names it among the failures of a report.
+NOT_SENT: Final = "the answer is not known, since the request was not sent"
 
 
 class PlannedRequest(msgspec.Struct, rename="camel"):
@@ -56,11 +60,33 @@ def is_reading(code: int) -> bool:
         return False
 
 
+class NotSentError(RocketBrokerError):
+    """Use of the contents of an answer to a request that a dry run has not sent."""
+
+    def __init__(self) -> None:
+        super().__init__(NOT_SENT)
+
+
+class _NoAnswer:
+    """Success, without contents: whoever reads them learns that there are none."""
+
+    code: Final = ResponseCode.SUCCESS
+    remark: Final = None
+
+    @property
+    def body(self) -> bytes:
+        raise NotSentError
+
+    @property
+    def header(self) -> Any:
+        raise NotSentError
+
+
 class DryRunClient(AdminClient):
     """An admin client that sends only requests that read.
 
-    A request that would change something gets an empty successful answer. So the caller may fail to decode it, or may
-    not come to the requests that depend on its contents.
+    A request that would change something succeeds. Reading the contents of its answer raises NotSentError, so the
+    caller may not come to the requests that depend on them.
 
     Attributes:
         planned: the requests that were not sent.
@@ -90,4 +116,4 @@ class DryRunClient(AdminClient):
         body = _shown(command).decode(errors="replace")[:_SHOWN_BODY]
         name = RequestCode(command.code).name if command.code in set(RequestCode) else str(command.code)
         self.planned.append(PlannedRequest(address, name, command.code, to_ext_fields(command.header) or {}, body))
-        return response()
+        return cast("Command", _NoAnswer())

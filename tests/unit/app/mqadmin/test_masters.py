@@ -6,6 +6,7 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import KVTable
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from tests.support.admin_stage import admin_stage
+from tests.support.scripted_server import Script
 
 # Each would otherwise do nothing and report success.
 COMMANDS = [
@@ -31,7 +32,9 @@ async def test_a_cluster_without_a_master_is_a_failure(command: str):
 
 
 async def test_a_broker_without_a_master_is_left_out_and_named():
-    status = {RequestCode.GET_BROKER_RUNTIME_INFO: lambda _fields, _body: response(body=KVTable({"k": "v"}).encode())}
+    status: dict[int, Script] = {
+        RequestCode.GET_BROKER_RUNTIME_INFO: lambda _fields, _body: response(body=KVTable({"k": "v"}).encode())
+    }
     async with admin_stage({"a": status}, slaves_only=("b",)) as stage:
         done = await stage.call("brokerStatus", "-c", "DefaultCluster")
         shown = [stage.address("a"), "k", ":", "v"]

@@ -20,9 +20,11 @@ from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.app.mqadmin.named_clusters import CHOSEN, Chosen
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import ClientError
 from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
 from rocketbroker.codec.remoting.remoting_command import response
 from rocketbroker.codec.remoting.request_code import RequestCode
+from tests.support.admin_stage import admin_stage
 from tests.support.pseudo_terminal import pseudo_terminal
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
@@ -146,6 +148,31 @@ async def test_a_dry_run_says_when_it_cannot_know_what_follows(names: ScriptedSe
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("would send INVOKE_BROKER_TO_RESET_OFFSET (222) to 127.0.0.1:")
     assert last == "what follows depends on the answer, and is not shown"
+
+
+async def test_a_dry_run_reports_what_fails_beside_the_plan():
+    changes: dict[int, Script] = {RequestCode.GET_BROKER_CONFIG: lambda _fields, _body: response(body=b"traceOn=false")}
+    async with admin_stage({"a": {}, "b": changes}) as stage:
+        words = ("updateBrokerConfig", "-c", "DefaultCluster", "-k", "traceOn", "-v", "true", "--dry-run")
+        done = await stage.call(*words)
+        as_json = await stage.call(*words, "--json")
+        assert stage.brokers["b"].of(RequestCode.UPDATE_BROKER_CONFIG) == []
+
+    assert (done.code, as_json.code) == (1, 1)
+    assert done.out.startswith(f"would send UPDATE_BROKER_CONFIG (25) to {stage.address('b')}: body=traceOn=true")
+    assert done.err.startswith(f"mqadmin: {stage.address('a')}: ")
+    assert [each["code"] for each in json.loads(as_json.out)["requests"]] == [25]
+
+
+async def test_a_dry_run_shows_the_plan_up_to_an_error(names: ScriptedServer, monkeypatch: pytest.MonkeyPatch):
+    async def fail(admin: AdminClient, topic: str, cluster: str | None = None) -> None:
+        raise ClientError("no luck")
+
+    monkeypatch.setattr(AdminClient, "delete_topic_in_name_server", fail)
+    done = await call(names, "deleteTopic", "-t", "T", "-c", "DefaultCluster", "--dry-run")
+
+    assert (done.exit_code, done.stderr) == (1, "mqadmin: no luck\n")
+    assert done.stdout.startswith("would send DELETE_TOPIC_IN_BROKER (215) to 127.0.0.1:")
 
 
 async def test_a_dry_run_that_cannot_begin_is_a_failure(names: ScriptedServer):
