@@ -1,6 +1,6 @@
 """Sub-commands about the settings of brokers and name servers (GetBrokerConfigCommand and its neighbours)."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import typer
 from rocketbroker.app.mqadmin.command import (
     Report,
     TrueFalse,
+    ask_each,
     chosen_brokers,
     chosen_masters,
     given_address,
@@ -31,7 +32,7 @@ class SettingsRow(msgspec.Struct, rename="camel"):
     """Settings of a server as text, or the error that kept it from answering; ``master_addr`` is that of a slave."""
 
     addr: str
-    settings: dict[str, str]
+    settings: Mapping[str, str]
     master_addr: str | None = None
     error: str | None = None
 
@@ -79,7 +80,10 @@ async def get_broker_config(
 
 
 class ChangeRow(msgspec.Struct, rename="camel"):
-    """A setting of a server before and after the change, both as the server tells it, or why it was not changed."""
+    """A setting of a server before and after the change, both as the server tells it, or an error.
+
+    With an error and without a value before, the setting was not changed.
+    """
 
     addr: str
     before: str | None = None
@@ -109,12 +113,19 @@ async def update_broker_config(
         raise typer.BadParameter("-a belongs to -c: it adds the slaves of a cluster")
     choose = chosen_brokers if update_all_broker.is_true else chosen_masters
     addresses = await choose(admin, broker_addr, cluster_name)
-    rows = [await _changed(admin, address, key, value) for address in addresses]
+    changed: dict[str, ChangeRow] = {}
+
+    async def change(address: str) -> None:
+        changed[address] = await _changed(admin, address, key, value)
+
+    _, failed = await ask_each(addresses, change)
+    changed |= {address: ChangeRow(address, error=with_hint(error)) for address, error in failed.items()}
+    rows = [changed[address] for address in addresses]
     lines = [
         line
         for row in rows
-        if row.error is None
-        for line in (f"update broker config success, {row.addr}", f"{key} : {row.before} -> {row.after}")
+        if row.before is not None
+        for line in (f"update broker config success, {row.addr}", f"{key} : {row.before} -> {_shown(row)}")
     ]
     data = {"key": key, "value": value, "brokers": rows}
     return Report(data, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
@@ -122,14 +133,24 @@ async def update_broker_config(
 
 async def _changed(admin: AdminClient, address: str, key: str, value: str) -> ChangeRow:
     """Change a setting of a broker that has it: Apache's broker accepts any name in silence."""
+    before = await admin.get_broker_config(address)
+    check_name(key, before)
+    await admin.update_broker_config(address, {key: value})
+    row = ChangeRow(address, before[key])
+    await _read_back(row, key, admin.get_broker_config(address))
+    return row
+
+
+async def _read_back(row: ChangeRow, key: str, settings: Awaitable[Mapping[str, str]]) -> None:
+    """Fill in the value after a change, which is done whether or not its value can be read."""
     try:
-        before = await admin.get_broker_config(address)
-        check_name(key, before)
-        await admin.update_broker_config(address, {key: value})
-        after = await admin.get_broker_config(address)
+        row.after = (await settings).get(key)
     except RocketBrokerError as error:
-        return ChangeRow(address, error=with_hint(error))
-    return ChangeRow(address, before[key], after.get(key))
+        row.error = f"changed, but the new value could not be read: {with_hint(error)}"
+
+
+def _shown(row: ChangeRow) -> str:
+    return "(not read)" if row.error else str(row.after)
 
 
 def check_name(key: str, settings: Mapping[str, str]) -> None:
@@ -155,7 +176,7 @@ async def get_namesrv_config(admin: AdminClient) -> Report:
         row = SettingsRow(address, {})
         rows.append(row)
         try:
-            row.settings = (await admin.get_name_server_config(address))[address]
+            row.settings = await _settings_at(admin, address)
             lines += settings_lines(f"============{address}============", row.settings)
         except RocketBrokerError as error:
             row.error = with_hint(error)
@@ -172,8 +193,14 @@ async def update_namesrv_config(admin: AdminClient, key: Key, value: Value) -> R
         except ClientError as error:
             raise ClientError(f"{address}: {error}") from error
     await admin.update_name_server_config({key: value})
-    after = await admin.get_name_server_config()
-    rows = [ChangeRow(address, before[address][key], after[address].get(key)) for address in before]
+    rows = [ChangeRow(address, settings[key]) for address, settings in before.items()]
+    for row in rows:
+        await _read_back(row, key, _settings_at(admin, row.addr))
     lines = [f"update name server config success![{', '.join(before)}]", f"{key} : {value}"]
-    lines += [f"{row.addr} {key} : {row.before} -> {row.after}" for row in rows]
-    return Report({"key": key, "value": value, "nameServers": rows}, lines)
+    lines += [f"{row.addr} {key} : {row.before} -> {_shown(row)}" for row in rows]
+    data = {"key": key, "value": value, "nameServers": rows}
+    return Report(data, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
+
+
+async def _settings_at(admin: AdminClient, name_server: str) -> Mapping[str, str]:
+    return (await admin.get_name_server_config(name_server))[name_server]

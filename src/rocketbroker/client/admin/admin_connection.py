@@ -16,6 +16,7 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
+from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.lifecycle import MustClose
 
 # Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
@@ -92,7 +93,7 @@ class AdminConnection(MustClose):
         return check_success(await self._name_server.invoke(client_request(code, header)))
 
     async def _ask_name_servers(self, code: int, header: object = None, body: bytes = b"") -> dict[str, Command]:
-        """Return the successful answers of all name servers by address."""
+        """Change something at all name servers; return their successful answers by address."""
         self._used()
         return await self._name_server.invoke_all(lambda: client_request(code, header, body))
 
@@ -127,8 +128,17 @@ def address_in(msg_id: str) -> str:
 
 
 def settings_in(answer: Command, source: str) -> dict[str, str]:
-    """Return the settings in an answer, all values as text."""
-    entries = parse_properties(bytes(answer.body).decode(), source, drops_backslashes=True)
+    """Return the settings in an answer, all values as text.
+
+    Raises:
+        CodecError: the body is not UTF-8, or no properties.
+    """
+    try:
+        entries = parse_properties(bytes(answer.body).decode(), source, drops_backslashes=True)
+    except UnicodeDecodeError as error:
+        raise CodecError(f"the settings of {source} are not UTF-8: {error.reason} at byte {error.start}") from error
+    except ConfigError as error:
+        raise CodecError(f"the settings in the answer cannot be read: {error}") from error
     return {entry.key: entry.value for entry in entries}
 
 

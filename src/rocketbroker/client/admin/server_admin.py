@@ -93,10 +93,8 @@ class ServerAdmin(AdminConnection):
 
     async def get_name_server_config(self, address: str | None = None) -> dict[str, dict[str, str]]:
         """Return the settings of each name server by address, or of the one at ``address``."""
-        if address is not None:
-            return {address: settings_in(await self._ask(address, RequestCode.GET_NAMESRV_CONFIG), address)}
-        answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
-        return {address: settings_in(answer, address) for address, answer in answers.items()}
+        addresses = await self.name_server_addresses() if address is None else [address]
+        return {each: settings_in(await self._ask(each, RequestCode.GET_NAMESRV_CONFIG), each) for each in addresses}
 
     async def update_name_server_config(self, settings: Mapping[str, str]) -> None:
         """Change settings of all name servers."""

@@ -136,7 +136,7 @@ class NameServerClient:
         raise NameServerError(f"no name server answers: {'; '.join(reasons) or 'the address server knows none'}")
 
     async def invoke_all(self, command: Callable[[], Command]) -> dict[str, Command]:
-        """Send a request to each name server, and return the answers by address; each must agree.
+        """Send a request for a change to each name server, and return the answers by address; each must agree.
 
         Raises:
             RemotingError: one does not answer.

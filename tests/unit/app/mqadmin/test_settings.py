@@ -147,6 +147,44 @@ async def test_a_name_server_that_is_gone_leaves_the_others_shown():
     assert done.err.startswith(f"mqadmin: {stage.names[0].address}: connect to")
 
 
+@pytest.mark.parametrize(
+    ("body", "wrong"), [(b"a=\xff", "are not UTF-8: invalid start byte at byte 2"), (b"a=\\u12", "cannot be read")]
+)
+async def test_settings_that_cannot_be_read_are_the_servers_fault(body: bytes, wrong: str):
+    scripts: dict[int, Script] = {RequestCode.GET_BROKER_CONFIG: lambda _fields, _body: response(body=body)}
+    async with admin_stage({"broker-a": scripts}) as stage:
+        done = await stage.call("getBrokerConfig", "-b", stage.address())
+    assert (done.code, done.out, wrong in done.err) == (1, "", True)
+
+
+async def test_a_value_that_is_not_read_back_has_changed_nevertheless():
+    held = Settings(traceOn="true")
+    reads = []
+
+    def once(fields: dict[str, str], body: bytes) -> Command:
+        reads.append(fields)
+        return held.get(fields, body) if len(reads) % 2 else response(ResponseCode.SYSTEM_ERROR, "busy")
+
+    held.scripts |= {RequestCode.GET_BROKER_CONFIG: once, RequestCode.GET_NAMESRV_CONFIG: once}
+    async with admin_stage({"broker-a": held.scripts}, [held.scripts]) as stage:
+        broker = await stage.call("updateBrokerConfig", "-b", stage.address(), "-k", "traceOn", "-v", "false")
+        server = await stage.call("updateNamesrvConfig", "-k", "traceOn", "-v", "true")
+
+    assert (broker.code, server.code) == (1, 1)
+    assert broker.out.splitlines()[1] == "traceOn : true -> (not read)"
+    assert server.out.splitlines()[2] == f"{stage.names[0].address} traceOn : false -> (not read)"
+    for done, address in ((broker, stage.address()), (server, stage.names[0].address)):
+        assert done.err.startswith(f"mqadmin: {address}: changed, but the new value could not be read: ")
+
+
+async def test_nothing_is_changed_when_a_name_server_cannot_be_read():
+    one, other = Settings(traceOn="true"), Settings(traceOn="true")
+    del other.scripts[RequestCode.GET_NAMESRV_CONFIG]
+    async with admin_stage({"broker-a": {}}, [one.scripts, other.scripts]) as stage:
+        done = await stage.call("updateNamesrvConfig", "-k", "traceOn", "-v", "false")
+    assert (done.code, one.held, "agreed" in done.err) == (1, {"traceOn": "true"}, False)
+
+
 async def test_a_change_that_one_name_server_refuses_names_the_one_that_has_it():
     one, other = Settings(listenPort="1"), Settings(listenPort="2")
     one.scripts[RequestCode.UPDATE_NAMESRV_CONFIG] = lambda _fields, _body: response()
