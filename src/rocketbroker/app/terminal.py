@@ -8,7 +8,7 @@ it.
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -40,6 +40,30 @@ def json_text(data: Any, indent: int | None = None) -> str:
 def say_json(data: Any, indent: int | None = None) -> None:
     """Print one JSON value."""
     print(json_text(data, indent))
+
+
+@contextmanager
+def json_list(data: Mapping[str, Any], name: str) -> Iterator[Callable[[Any], None]]:
+    """Print one JSON object whose last value is a list, and yield a function that prints an item of it.
+
+    The object is whole even if an error or Ctrl-C ends the work.
+
+    Args:
+        data: the other values.
+        name: key of the list.
+    """
+    print(f"{json_text(dict(data))[:-1]}{',' if data else ''}{json_text(name)}:[", end="")
+    separator = "\n"
+
+    def add(item: Any) -> None:
+        nonlocal separator
+        print(f"{separator}{json_text(item)}", end="", flush=True)
+        separator = ",\n"
+
+    try:
+        yield add
+    finally:
+        print("]}")
 
 
 def clear_screen() -> None:

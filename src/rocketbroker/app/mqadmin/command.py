@@ -369,13 +369,21 @@ async def on_brokers(
 async def ask_each(
     addresses: Iterable[str], ask: Callable[[str], Awaitable[object]]
 ) -> tuple[list[str], dict[str, RocketBrokerError]]:
-    """Send a request to one broker after the other; return the addresses that succeeded, and the others' errors."""
-    succeeded, failed = [], {}
+    """Send a request to one broker after the other; return the addresses that succeeded, and the others' errors.
+
+    Ctrl-C prints which succeeded before.
+    """
+    succeeded: list[str] = []
+    failed: dict[str, RocketBrokerError] = {}
     for address in addresses:
         try:
             await ask(address)
         except RocketBrokerError as error:
             failed[address] = error
+        except asyncio.CancelledError:
+            done = ", ".join(succeeded) or "no broker"
+            print_error(f"interrupted at {address}, which may have done it or not; {done} did it before")
+            raise
         else:
             succeeded.append(address)
     return succeeded, failed

@@ -181,6 +181,18 @@ async def test_a_dry_run_that_cannot_begin_is_a_failure(names: ScriptedServer):
     assert "cluster 'Other' does not exist" in done.stderr
 
 
+async def test_ctrl_c_says_which_brokers_have_done_it(capsys: pytest.CaptureFixture[str]):
+    async def ask(address: str) -> None:
+        if address == "c:1":
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await command.ask_each(["a:1", "b:1", "c:1", "d:1"], ask)
+
+    line = "mqadmin: interrupted at c:1, which may have done it or not; a:1, b:1 did it before\n"
+    assert capsys.readouterr().err == line
+
+
 def test_a_function_that_takes_the_flags_is_given_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(command, "SUB_COMMANDS", {})
 

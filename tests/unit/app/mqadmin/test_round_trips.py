@@ -1,13 +1,18 @@
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
-from rocketbroker.app.mqadmin.round_trips import send_result_text
-from rocketbroker.client.core.message import SendResult, SendStatus
+from rocketbroker.app.mqadmin.round_trips import cluster_rt, send_msg_status, send_result_text
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.errors import ClientError
+from rocketbroker.client.core.message import Message, SendResult, SendStatus
+from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.testing import RocketMQServer
 from tests.support.admin_schemas import checked_json
@@ -64,7 +69,79 @@ async def test_a_broker_that_refuses_is_a_failure_with_its_reason():
     assert wrong.err == "mqadmin: cluster 'No' does not exist; the name server knows: DefaultCluster\n"
 
 
-async def test_a_misspelt_broker_gets_no_topic():
+@pytest.mark.parametrize("name", ["broker-b", "T"])
+async def test_a_name_that_no_broker_has_gets_no_message_and_no_topic(name: str):
     async with admin_stage({"broker-a": {}}) as stage:
-        done = await stage.call("sendMsgStatus", "-b", "broker-b")
-    assert done == (1, "", "mqadmin: there is no topic of a broker 'broker-b'; the brokers are broker-a\n")
+        done = await stage.call("sendMsgStatus", "-b", name)
+    assert done == (1, "", f"mqadmin: no registered broker is named {name!r}; there are broker-a\n")
+
+
+async def test_a_broker_without_its_topic_has_failed_and_gets_none():
+    async with admin_stage({"broker-a": {}, "broker-b": {}}, topics=("broker-b",)) as stage:
+        stage.brokers["broker-a"].asked.clear()
+        done = await stage.call("clusterRT", "-a", "2")
+        asked = stage.brokers["broker-a"].asked
+    assert (done.code, done.rows[1][1:], asked) == (1, ["broker-a", "0.00", "0", "2"], [])
+    assert done.err.startswith(
+        "mqadmin: broker-a: 2 sends failed; broker broker-a has no topic of its name, to which the messages go\n"
+    )
+
+
+async def test_each_broker_is_measured_by_itself(server: RocketMQServer, monkeypatch: pytest.MonkeyPatch):
+    # Another broker has a topic of the same name; RocketMQ's tool sends to either.
+    queues = await queues_at(server)
+    sent: list[Any] = []
+    send = Producer.send
+
+    async def remember(producer: Producer, message: Message, queue: Any = None) -> SendResult:
+        sent.append(queue)
+        return await send(producer, message, queue)
+
+    monkeypatch.setattr(Producer, "send", remember)
+    await ours(server, "clusterRT", "-a", str(len(queues) + 1))
+    assert sent == [*queues, queues[0]]
+
+
+async def queues_at(server: RocketMQServer) -> list[MessageQueue]:
+    name = server.broker_names[0]
+    async with AdminClient(server.namesrv_addr) as admin:
+        (data,) = (await admin.examine_topic_route_info(name)).queue_datas
+    return [MessageQueue(name, name, queue_id) for queue_id in range(data.write_queue_nums)]
+
+
+def stop_at(number: int, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let the send of this number end by an error."""
+    send, count = Producer.send, itertools.count(1)
+
+    async def stopped(producer: Producer, message: Message, queue: Any = None) -> SendResult:
+        if next(count) == number:
+            raise error
+        return await send(producer, message, queue)
+
+    monkeypatch.setattr(Producer, "send", stopped)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_sends_before_a_failure_are_shown(
+    server: RocketMQServer, as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    stop_at(4, monkeypatch, ClientError("no luck"))
+    async with AdminClient(server.namesrv_addr) as admin:
+        with pytest.raises(ClientError) as raised:
+            await send_msg_status(admin, server.broker_names[0], count=9, as_json=as_json)
+
+    assert raised.value.__notes__ == ["3 of 10 messages were sent before"]
+    out = capsys.readouterr().out
+    assert (len(checked_json("sendMsgStatus", out)["sends"]) if as_json else out.count("SEND_OK")) == 2
+
+
+async def test_ctrl_c_shows_the_brokers_so_far(
+    server: RocketMQServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    stop_at(4, monkeypatch, asyncio.CancelledError())
+    async with AdminClient(server.namesrv_addr) as admin:
+        with pytest.raises(asyncio.CancelledError):
+            await cluster_rt(admin, 1_000_000, as_json=True)
+
+    (row,) = checked_json("clusterRT", capsys.readouterr().out)["brokers"]
+    assert (row["brokerName"], row["successCount"], row["failCount"]) == (server.broker_names[0], 3, 0)
