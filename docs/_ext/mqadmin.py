@@ -74,7 +74,9 @@ certFile = "admin.pem"          # only for servers that ask for a certificate
 keyFile = "admin-key.pem"
 ```
 
-`mqadmin --tls SUB_COMMAND` uses TLS without such a file, and `--ca-file FILE` also names the issuers to trust.
+`mqadmin --tls SUB_COMMAND` uses TLS without such a file, and `--ca-file FILE` also names the issuers to trust. Without
+them and without `tls` in the cluster, `tls.enable` and the other `tls.` settings of outgoing connections count, from
+`-Dtls.enable=true` in `JAVA_OPT` or the file `tls.config.file`, as for the servers of this machine.
 """
 
 _ON_BROKERS = """\

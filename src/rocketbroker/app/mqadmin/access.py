@@ -24,6 +24,9 @@ SECRET_KEY_VARIABLE: Final = "ROCKETMQ_SECRET_KEY"  # noqa: S105 - a name
 
 # Limit of a request (DefaultMQAdminExt's timeoutMillis).
 _TIMEOUT_S: Final = 5.0
+# As in common.config.tls_settings, which is imported only where one of these is there.
+_JAVA_OPTIONS: Final = ("JAVA_OPT", "JAVA_OPT_EXT")
+_TLS_FILE: Final = Path("/etc/rocketmq/tls.properties")
 _LARGEST_FILE: Final = 1 << 16
 # A field of YAML on one line: its value in single or double quotes or plain, and a comment.
 _FIELD: Final = re.compile(
@@ -36,7 +39,8 @@ def client_settings(cluster: NamedCluster, chosen: Chosen, environment: Mapping[
     """Return the settings of the connections to a cluster (blocks: reads files).
 
     Credentials are those of the cluster, else of the environment, else of ``$ROCKETMQ_HOME/conf/tools.yml``, where
-    RocketMQ's mqadmin has them; without any, requests are not signed.
+    RocketMQ's mqadmin has them; without any, requests are not signed. TLS is that of the options or of the cluster,
+    else that of ``tls.…`` settings of the machine.
 
     Raises:
         typer.BadParameter: credentials are incomplete, or a file cannot be used; the text has no secret.
@@ -44,7 +48,7 @@ def client_settings(cluster: NamedCluster, chosen: Chosen, environment: Mapping[
     return ClientConfig(
         cluster.namesrv_addr,
         credentials=_credentials(cluster, environment),
-        tls=_tls(cluster, chosen),
+        tls=_tls(cluster, chosen, environment),
         mq_client_api_timeout_s=_TIMEOUT_S,
     )
 
@@ -148,11 +152,11 @@ def _fields(path: Path, text: str) -> dict[str, str]:
     return found
 
 
-def _tls(cluster: NamedCluster, chosen: Chosen) -> "ssl.SSLContext | bool":
+def _tls(cluster: NamedCluster, chosen: Chosen, environment: Mapping[str, str]) -> "ssl.SSLContext | bool":
     """Return the settings of TLS, False for plain connections."""
     ca_file = str(chosen.ca_file) if chosen.ca_file is not None else cluster.ca_file
     if not (chosen.tls or chosen.ca_file or cluster.tls):
-        return False
+        return False if cluster.tls is False else _tls_of_machine(environment)
     context = _with_authorities(ca_file)
     if cluster.cert_file:
         from rocketbroker.auth.private_files import check_private
@@ -168,6 +172,27 @@ def _tls(cluster: NamedCluster, chosen: Chosen) -> "ssl.SSLContext | bool":
                 "together and have no password"
             ) from error
     return context
+
+
+def _tls_of_machine(environment: Mapping[str, str]) -> "ssl.SSLContext | bool":
+    """Return TLS as servers of this machine use it: by ``-Dtls.enable=true`` in JAVA_OPT, or ``tls.config.file``."""
+    options = " ".join(environment.get(name, "") for name in _JAVA_OPTIONS)
+    if "-Dtls." not in options and not _TLS_FILE.is_file():
+        return False
+    # These take 0.2 s to import.
+    from rocketbroker.common.config.fields import fields_by_name
+    from rocketbroker.common.config.load import resolve
+    from rocketbroker.common.config.tls_settings import TlsClientSettings, check_outgoing_tls, outer_entries
+    from rocketbroker.transport.tls_contexts import client_context
+
+    try:
+        known = fields_by_name(TlsClientSettings)
+        entries = [each for each in outer_entries(environment, []) if each.key in known]
+        settings = resolve((TlsClientSettings,), entries).model(TlsClientSettings)
+        check_outgoing_tls(settings)
+        return client_context(settings) if settings.tls_enable else False
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _with_authorities(ca_file: str) -> "ssl.SSLContext":

@@ -7,6 +7,7 @@ stderr. To add a command, write the function in the file of its subject and run 
 
 import asyncio
 import inspect
+import re
 import shlex
 import sys
 import time
@@ -69,6 +70,7 @@ Cluster = Annotated[
 ]
 
 EXIT_FAILED: Final = 1
+_LOST: Final = re.compile(r"connection to \S+ was lost")
 
 
 ATTRIBUTES_HELP = "Attributes to set or remove, as +a=b,+c=d,-e."
@@ -244,7 +246,15 @@ def _outcome(config: ClientConfig, work: Callable[[AdminClient], Awaitable[Repor
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
-        return with_hint(error)
+        return _failure(error, config)
+
+
+def _failure(error: RocketBrokerError, config: ClientConfig) -> str:
+    """Return the reason why a sub-command failed, with a hint if the server may have asked for TLS."""
+    reason = with_hint(error)
+    if not config.tls and _LOST.search(reason):
+        reason += "; a server that demands TLS closes plain connections: give --tls or --ca-file FILE"
+    return reason
 
 
 async def _connected(kind: type[Client], config: ClientConfig, work: Callable[[Client], Awaitable[Report]]) -> Report:
@@ -281,7 +291,7 @@ def _show_plan(config: ClientConfig, as_json: bool, work: Callable[[AdminClient]
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
     except RocketBrokerError as error:
-        print_error(with_hint(error))
+        print_error(_failure(error, config))
         raise typer.Exit(EXIT_FAILED) from error
     print_report(report, as_json=as_json)
     if report.failures:

@@ -32,13 +32,16 @@ from rocketbroker.common.errors import ConfigError
 
 
 class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """A cluster: its name servers, the user and secret that sign requests, and the files of TLS."""
+    """A cluster: its name servers, the user and secret that sign requests, and the files of TLS.
+
+    Without ``tls`` the settings of the machine decide.
+    """
 
     namesrv_addr: Annotated[str, msgspec.Meta(min_length=1)]
     access_key: str = ""
     secret_key: str = ""
     secret_key_file: str = ""
-    tls: bool = False
+    tls: bool | None = None
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""

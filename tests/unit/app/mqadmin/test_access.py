@@ -128,7 +128,7 @@ def test_the_secret_is_in_the_file_or_in_one_beside_it(tmp_path: Path):
         ("accessKey = 'a'\nsecretKey = 'hidden'\nsecretKeyFile = 'f'", "has secretKey and secretKeyFile"),
         ("caFile = 'ca.pem'", "belong to tls = true"),
         ("tls = true\nkeyFile = 'key.pem'", "add certFile"),
-        ("tls = 'yes'", "Expected `bool`"),
+        ("tls = 'yes'", "Expected `bool"),
         ("accessKey = 'a'\nsecretKey = 'hidden", "at end of document"),
     ],
 )
