@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, java_text, sub_command, with_hint
+from rocketbroker.app.mqadmin.command import Report, chosen_masters, java_text, sub_command, with_hint
 from rocketbroker.app.mqadmin.users import (
     FromBroker,
     OfBroker,
@@ -19,7 +19,6 @@ from rocketbroker.app.mqadmin.users import (
     OnBroker,
     OnCluster,
     ToBroker,
-    brokers_to_ask,
     brokers_to_change,
     changed,
     names_in,
@@ -210,7 +209,7 @@ async def get_acl(
     """Show the policies of a user."""
     subject_in(subject)
     rows = []
-    for address in await brokers_to_ask(admin, broker_addr, cluster_name):
+    for address in await chosen_masters(admin, broker_addr, cluster_name):
         try:
             acl = await admin.get_acl(address, subject)
         except RocketBrokerError as error:
@@ -235,7 +234,7 @@ async def list_acl(
 ) -> Report:
     """List the policies of users."""
     rows = []
-    for address in await brokers_to_ask(admin, broker_addr, cluster_name):
+    for address in await chosen_masters(admin, broker_addr, cluster_name):
         try:
             rows.append(AclsOfBroker(address, await admin.list_acl(address, subject, resource)))
         except RocketBrokerError as error:

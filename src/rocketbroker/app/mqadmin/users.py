@@ -11,7 +11,15 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, ask_each, sub_command, with_hint
+from rocketbroker.app.mqadmin.command import (
+    Report,
+    ask_each,
+    chosen_masters,
+    failure_lines,
+    given_address,
+    sub_command,
+    with_hint,
+)
 from rocketbroker.app.terminal import Column, Table, ask_hidden, say
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
@@ -70,27 +78,15 @@ async def brokers_to_change(admin: AdminClient, broker: str | None, cluster: str
     """Return the address of the given broker, or those of all brokers of the cluster, masters first.
 
     Raises:
-        typer.BadParameter: not exactly one of them is given.
+        typer.BadParameter: not exactly one of them is given, or an empty address.
+        ClientError: the cluster is unknown.
     """
-    if broker and cluster is None:
-        return [broker]
-    if cluster and broker is None:
+    if broker is not None and cluster is None:
+        return [given_address(broker)]
+    if cluster is not None and broker is None:
         found = await admin.fetch_master_and_slave_addresses(cluster)
         return [each for each in found if each] + [slave for slaves in found.values() for slave in slaves]
     raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster)")
-
-
-async def brokers_to_ask(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """Return the address of the given broker, or those of the masters of the cluster.
-
-    Raises:
-        typer.BadParameter: not exactly one of them is given.
-    """
-    if broker and cluster is None:
-        return [broker]
-    if cluster and broker is None:
-        return list((await admin.fetch_master_addresses(cluster)).values())
-    raise typer.BadParameter("give either -b (one broker) or -c (all masters of a cluster)")
 
 
 async def changed(
@@ -108,7 +104,7 @@ async def changed(
     return Report(
         {**data, "brokers": succeeded},
         [text.format(address) for address in succeeded],
-        [f"{address}: {with_hint(error)}" for address, error in failed.items()],
+        failure_lines(failed),
     )
 
 
@@ -294,7 +290,7 @@ async def get_user(
         user = await admin.get_user(address, username)
         return [user] if user else []
 
-    rows = await _users(await brokers_to_ask(admin, broker_addr, cluster_name), found)
+    rows = await _users(await chosen_masters(admin, broker_addr, cluster_name), found)
     for row in rows:
         if not row.users and row.error is None:
             row.error = f"there is no user {username}; listUser shows all"
@@ -309,7 +305,7 @@ async def list_user(
     cluster_name: OfCluster = None,
 ) -> Report:
     """List users with type and status."""
-    addresses = await brokers_to_ask(admin, broker_addr, cluster_name)
+    addresses = await chosen_masters(admin, broker_addr, cluster_name)
     rows = await _users(addresses, lambda address: admin.list_user(address, name_part))
     return _users_report(rows, ends="get user from {} success." if cluster_name else "")
 
