@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rocketbroker.app.launch.dev_server import DevBroker, broker_settings, small_files
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.remoting_command import request
@@ -18,6 +19,7 @@ from rocketbroker.common.config.load import load_namesrv_settings
 from rocketbroker.testing import RocketMQServer
 from tests.support.raw_client import RawAnswer, RawClient
 from tests.support.raw_requests import pull_fields, send_fields
+from tests.support.waiting import until
 
 ROOT, INNER = ("root", "root-secret"), ("inner", "inner-secret")
 PROPERTIES = {
@@ -110,7 +112,9 @@ class Cluster:
         return answer
 
     def allow(self, *rights: tuple[str, str]) -> None:
-        entries = [{"resource": resource, "actions": [action], "decision": "Allow"} for resource, action in rights]
+        entries = [
+            {"resource": resource, "actions": actions.split(","), "decision": "Allow"} for resource, actions in rights
+        ]
         body = json.dumps({"policies": [{"policyType": "Custom", "entries": entries}]}).encode()
         self.ok(self.root.ask(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, body))
 
@@ -274,3 +278,28 @@ def test_users_and_policies_outlive_a_restart(tmp_path):
         assert joe.ask(Code.GET_BROKER_CONFIG).code == ResponseCode.NO_PERMISSION
         joe.client.close()
     assert all(JOE[1].encode() not in path.read_bytes() for path in tmp_path.rglob("*.json"))
+
+
+async def test_a_slave_takes_over_users_and_policies_and_checks_by_them(tmp_path: Path):
+    with RocketMQServer(PROPERTIES) as mq:
+        cluster = await asyncio.to_thread(Cluster, mq)
+        await asyncio.to_thread(cluster.allow, (f"Topic:{TOPIC}", "Get"))
+        slave = {"brokerId": "1", "brokerRole": "SLAVE"}
+        broker = DevBroker(
+            broker_settings(0, tmp_path, mq.namesrv_addr, properties=small_files({**PROPERTIES, **slave}))
+        )
+        await broker.start()
+        try:
+            access = broker.controller.access
+            assert access is not None
+            await until(lambda: "joe" in access.store.rules.acls, 40)
+            joe, root = Peer(broker.address, JOE), Peer(broker.address, ROOT)
+            assert (await asyncio.to_thread(joe.ask, Code.GET_MAX_OFFSET, QUEUE)).code == ResponseCode.SUCCESS
+            assert (await asyncio.to_thread(joe.ask, Code.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
+            refused = await asyncio.to_thread(root.ask, Code.AUTH_DELETE_USER, {"username": "joe"})
+            assert "make the change at the master" in refused.remark
+            for peer in (joe, root):
+                peer.client.close()
+        finally:
+            await broker.stop()
+            cluster.close()

@@ -1,22 +1,23 @@
 """Access control of a server: the table of users and policies, the guard of its routes, and its own signature."""
 
+import hashlib
 import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Self
 
-from rocketbroker.auth.access_store import FILE_NAME, AccessStore
+from rocketbroker.auth.access_store import FILE_NAME, AccessStore, AccessTable
 from rocketbroker.auth.errors import AuthError, AuthValueError
 from rocketbroker.auth.plain_acl import Migration, plain_acl_files, read_plain_acl
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
-from rocketbroker.auth.secret_seal import load_seal
+from rocketbroker.auth.secret_seal import SecretSeal, load_seal
 from rocketbroker.auth.users import User, initial_user, inner_client_user
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.auth_settings import AuthSettings, parse_codes
-from rocketbroker.common.errors import ConfigError, shown
+from rocketbroker.common.errors import CodecError, ConfigError, shown
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class AccessControl:
     Attributes:
         store: the table.
         guard: check of requests.
+        copy_seal: seals secrets in copies for slaves; ``None`` without inner credentials.
 
     Raises:
         ConfigError: A setting is not valid, or the key of the table cannot be read.
@@ -107,7 +109,8 @@ class AccessControl:
         _check_classes(config)
         self._config = config
         self._given = self._users_of(config)
-        self._inner = inner_user(config)
+        self._inner = inner = inner_user(config)
+        self.copy_seal = None if inner is None else SecretSeal(_copy_key(inner))
         folder = Path(config.auth_config_path) if config.auth_config_path else folder
         table = folder / FILE_NAME
         seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
@@ -163,7 +166,8 @@ class AccessControl:
         """
         await self.store.start()
         try:
-            await self.store.add_missing([*self._given, *([self._inner] if self._inner is not None else [])])
+            own = [*self._given, *([self._inner] if self._inner is not None else [])]
+            await self.store.add_missing(own, raises_version=False)
             if self._config.migrate_auth_from_v1_enabled:
                 await self._migrate()
         except AuthError as error:
@@ -196,9 +200,32 @@ class AccessControl:
         added = await self.store.add_missing(found.users, found.acls)
         log.info("access control: %d of %d users of plain_acl.yml are new", len(added), len(found.users))
 
+    async def take_copy(self, body: bytes) -> None:
+        """Replace the table by a master's, if that is newer.
+
+        Args:
+            body: what the master answered.
+
+        Raises:
+            CodecError: It is no copy for this server, or the table cannot be written.
+        """
+        if self.copy_seal is None:
+            raise CodecError("innerClientAuthenticationCredentials is empty, and secrets in copies are sealed by it")
+        try:
+            taken = await self.store.take_copy(AccessTable.decode(body), self.copy_seal)
+        except AuthError as error:
+            raise CodecError(str(error)) from None
+        if taken:
+            log.info("access control: %d users of the master are taken over", len(self.store.rules.users))
+
     async def stop(self) -> None:
         """Write what is pending."""
         await self.store.stop()
+
+
+def _copy_key(inner: User) -> bytes:
+    """Return the key of copies: whoever knows the inner credentials may have all users anyway."""
+    return hashlib.sha256(f"rocketbroker copy of users\n{inner.name}\n{inner.secret}".encode()).digest()
 
 
 def _read(conf: Path) -> Migration:

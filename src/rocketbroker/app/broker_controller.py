@@ -408,6 +408,12 @@ class BrokerController:
     def _make_slave_synchronize(self) -> SlaveSynchronize:
         store, replica = self.store, self.replication.replica_log
         client = MasterClient(self._network.client, self._executor, self.master_address.address)
+        access = self.access
+
+        async def follow_users() -> None:
+            if access is not None and access.copy_seal is not None:
+                await access.take_copy(await client.users_and_policies(access.copy_seal.key_id))
+
         return SlaveSynchronize(
             self.master_address,
             client,
@@ -418,6 +424,7 @@ class BrokerController:
             lambda: store.queues.topics,
             lambda: self.replication.client.other_log,
             lambda: self.acting.state.is_acting,
+            follow_users,
         )
 
     def _make_cleaning(self) -> CleanFilesService:
@@ -483,6 +490,7 @@ class BrokerController:
                 self.acting.own_ha_info,
                 self.acting.hand_over,
                 None if self.access is None else self.access.store,
+                None if self.access is None else self.access.copy_seal,
             ),
         )
 

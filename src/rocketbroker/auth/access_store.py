@@ -259,10 +259,18 @@ class AccessStore:
 
         await self._change(edit)
 
-    async def add_missing(self, users: Iterable[User], acls: Iterable[Acl] = ()) -> list[str]:
+    async def add_missing(
+        self, users: Iterable[User], acls: Iterable[Acl] = (), *, raises_version: bool = True
+    ) -> list[str]:
         """Add users that are not there, with their policies; return their names.
 
         For the users that settings name, and for a migration: a user that exists is left as it is.
+
+        Args:
+            users: the users.
+            acls: their policies.
+            raises_version: false for users that each server makes by itself, so that the table of a slave which has
+                nothing else is older than its master's.
 
         Raises:
             AuthError: The table cannot be written.
@@ -277,7 +285,7 @@ class AccessStore:
                     state = state.with_user(user).with_acl(policies.get(user.name, Acl(user.name)))
             return state
 
-        await self._change(edit)
+        await self._change(edit, raises_version=raises_version)
         return added
 
     # Copies

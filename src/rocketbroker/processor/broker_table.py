@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -98,6 +99,7 @@ class AdminParts:
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
         hand_over: called at a slave with a master that is about to register.
         access: users and policies, ``None`` without access control.
+        copy_seal: seals the secrets in copies of them for slaves.
     """
 
     models: tuple[ConfigModel, ...]
@@ -115,6 +117,7 @@ class AdminParts:
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
     hand_over: Callable[[Master], Awaitable[None]]
     access: AccessStore | None = None
+    copy_seal: SecretSeal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             groups=parts.subscription_groups,
             queries=store.queries,
         ),
-        AuthRequests(admin.access),
+        AuthRequests(admin.access, admin.copy_seal),
         SettingsRequests(
             models=admin.models,
             path=admin.persist_path,

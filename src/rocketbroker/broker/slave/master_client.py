@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.headers.admin import (
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
 )
+from rocketbroker.codec.remoting.headers.auth import ListUsersRequestHeader
 from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, from_ext_fields, request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -132,6 +133,14 @@ class MasterClient:
     async def timer_metrics(self) -> TimerMetricsSerializeWrapper:
         """Return the waiting timer messages by topic, by GET_TIMER_METRICS."""
         return await self._decode(await self._ask(RequestCode.GET_TIMER_METRICS), TimerMetricsSerializeWrapper)
+
+    async def users_and_policies(self, key_id: str) -> bytes:
+        """Return a copy of users and policies, by AUTH_LIST_USER with the id of the key that seals their secrets."""
+        answer = await self._ask(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader(copy_key_id=key_id))
+        body = bytes(answer.body or b"")
+        if not body.startswith(b"{"):
+            raise CodecError("it answers a list without secrets: only a broker of this kind sends copies")
+        return body
 
     async def log_state(self) -> LogState:
         """Return the state of the log, by GET_BROKER_RUNTIME_INFO: brokers of all versions answer it."""

@@ -169,6 +169,7 @@ class SlaveSynchronize:
         other_log: returns why the master's log may not continue this broker's, empty if it does; until then only the
             master's answer counts.
         is_acting: returns true while this broker acts as master, and makes its own progress of deliveries.
+        follow_users: takes over the master's users and policies, if there is access control.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing that a copy depends on
@@ -182,6 +183,7 @@ class SlaveSynchronize:
         stored_topics: Callable[[], Collection[str]],
         other_log: Callable[[], str] = str,
         is_acting: Callable[[], bool] = bool,
+        follow_users: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._master = master
         self._client = client
@@ -192,6 +194,7 @@ class SlaveSynchronize:
         self._stored_topics = stored_topics
         self._other_log = other_log
         self._is_acting = is_acting
+        self._follow_users = follow_users
         self._topic_names = MasterNames("topics", tables.topics.system_topics)
         self._group_names = MasterNames("consumer groups", BUILT_IN_GROUPS)
         self._offset_return = OffsetReturn(tables.offsets, client)
@@ -263,6 +266,7 @@ class SlaveSynchronize:
         steps: Iterable[tuple[str, Callable[[], Awaitable[object]]]] = (
             ("topics", self._sync_topics),
             ("consumer groups", self._sync_groups),
+            *([] if self._follow_users is None else [("users and policies", self._follow_users)]),
             ("log offsets", self._begin_progress),
             ("consumer offsets", self._fetch_offsets),
             ("delay offsets", self._fetch_delay_offsets),

@@ -7,6 +7,7 @@ from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import parse_acl, parse_policy_type, parse_resource, parse_subject
+from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import UserType, by_word, check_name
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
@@ -27,7 +28,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
-from rocketbroker.processor.support.request_family import answers
+from rocketbroker.processor.support.request_family import NO_CHANGES, answers
 
 _MOST_VALUES = 5_000
 
@@ -38,11 +39,13 @@ class AuthRequests:
 
     Attributes:
         store: the table; ``None`` without access control.
+        copy_seal: seals the secrets in copies for slaves; ``None`` if no slave can have one.
     """
 
     store: AccessStore | None
+    copy_seal: SecretSeal | None = None
 
-    @answers(RequestCode.AUTH_CREATE_USER, CreateUserRequestHeader)
+    @answers(RequestCode.AUTH_CREATE_USER, CreateUserRequestHeader, at_slave=NO_CHANGES)
     async def auth_create_user(
         self, _connection: Connection, command: RemotingCommand[CreateUserRequestHeader]
     ) -> Command:
@@ -59,7 +62,7 @@ class AuthRequests:
         await _done(store.create_user(info))
         return response()
 
-    @answers(RequestCode.AUTH_UPDATE_USER, UpdateUserRequestHeader)
+    @answers(RequestCode.AUTH_UPDATE_USER, UpdateUserRequestHeader, at_slave=NO_CHANGES)
     async def auth_update_user(
         self, _connection: Connection, command: RemotingCommand[UpdateUserRequestHeader]
     ) -> Command:
@@ -78,7 +81,7 @@ class AuthRequests:
         await _done(store.update_user(info, by_super=by_super))
         return response()
 
-    @answers(RequestCode.AUTH_DELETE_USER, DeleteUserRequestHeader)
+    @answers(RequestCode.AUTH_DELETE_USER, DeleteUserRequestHeader, at_slave=NO_CHANGES)
     async def auth_delete_user(
         self, _connection: Connection, command: RemotingCommand[DeleteUserRequestHeader]
     ) -> Command:
@@ -108,13 +111,37 @@ class AuthRequests:
         return response(body=b"" if user is None else user.info().encode())
 
     @answers(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader)
-    def auth_list_user(self, _connection: Connection, command: RemotingCommand[ListUsersRequestHeader]) -> Command:
-        """Answer the users whose names contain the filter, without secrets; the body is empty if there is none."""
-        part = command.header.filter or ""
-        found = [user.info() for name, user in sorted(self._table().rules.users.items()) if part in name]
+    async def auth_list_user(
+        self, _connection: Connection, command: RemotingCommand[ListUsersRequestHeader]
+    ) -> Command:
+        """Answer the users whose names contain the filter, without secrets; the body is empty if there is none.
+
+        A slave gets a copy of users and policies, with secrets sealed by a key that both derive from
+        innerClientAuthenticationCredentials.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION for a copy that is not for a Super user, INVALID_PARAMETER if the servers
+                have different inner credentials.
+        """
+        store, header = self._table(), command.header
+        if header.copy_key_id:
+            return await self._copy(store, header.copy_key_id, header.access_key)
+        part = header.filter or ""
+        found = [user.info() for name, user in sorted(store.rules.users.items()) if part in name]
         return response(body=fastjson.dumps(found) if found else b"")
 
-    @answers(RequestCode.AUTH_CREATE_ACL, CreateAclRequestHeader)
+    async def _copy(self, store: AccessStore, key_id: str, access_key: str | None) -> Command:
+        seal = self.copy_seal
+        if not _signed_by_super(store.rules, access_key):
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, "Only a Super user gets a copy of users and policies")
+        if seal is None or seal.key_id != key_id:
+            raise BrokerResponseError(
+                ResponseCode.INVALID_PARAMETER,
+                "innerClientAuthenticationCredentials of the two brokers differ; give both the same",
+            )
+        return response(body=(await store.copy(seal)).encode())
+
+    @answers(RequestCode.AUTH_CREATE_ACL, CreateAclRequestHeader, at_slave=NO_CHANGES)
     async def auth_create_acl(
         self, _connection: Connection, command: RemotingCommand[CreateAclRequestHeader]
     ) -> Command:
@@ -126,7 +153,7 @@ class AuthRequests:
         """
         return await self._merge(command.header.subject, command)
 
-    @answers(RequestCode.AUTH_UPDATE_ACL, UpdateAclRequestHeader)
+    @answers(RequestCode.AUTH_UPDATE_ACL, UpdateAclRequestHeader, at_slave=NO_CHANGES)
     async def auth_update_acl(
         self, _connection: Connection, command: RemotingCommand[UpdateAclRequestHeader]
     ) -> Command:
@@ -143,7 +170,7 @@ class AuthRequests:
         await _done(store.merge_acl(acl))
         return response()
 
-    @answers(RequestCode.AUTH_DELETE_ACL, DeleteAclRequestHeader)
+    @answers(RequestCode.AUTH_DELETE_ACL, DeleteAclRequestHeader, at_slave=NO_CHANGES)
     async def auth_delete_acl(
         self, _connection: Connection, command: RemotingCommand[DeleteAclRequestHeader]
     ) -> Command:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.access_store import AccessStore, AccessTable
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserType
+from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.headers.auth import (
     CreateAclRequestHeader,
     CreateUserRequestHeader,
@@ -110,16 +111,19 @@ async def test_an_unknown_user_cannot_be_changed(family: AuthRequests):
 async def test_answers_have_no_secret(family: AuthRequests):
     shown = call(family.auth_get_user, GetUserRequestHeader("joe")).body
     assert shown == {"username": "joe", "userType": "Normal", "userStatus": "enable"}
-    listed = call(family.auth_list_user, ListUsersRequestHeader()).body
+    listed = (await call_async(family.auth_list_user, ListUsersRequestHeader())).body
     assert [user["username"] for user in json.loads(listed)] == ["joe", "root"]
     assert SECRET.encode() not in listed
     assert b"password" not in listed
-    assert json.loads(call(family.auth_list_user, ListUsersRequestHeader("oo")).body)[0]["username"] == "root"
+    assert (
+        json.loads((await call_async(family.auth_list_user, ListUsersRequestHeader("oo"))).body)[0]["username"]
+        == "root"
+    )
 
 
 async def test_nothing_found_is_an_empty_body(family: AuthRequests):
     assert call(family.auth_get_user, GetUserRequestHeader("ann")).body == b""
-    assert call(family.auth_list_user, ListUsersRequestHeader("zz")).body == b""
+    assert (await call_async(family.auth_list_user, ListUsersRequestHeader("zz"))).body == b""
     assert call(family.auth_get_acl, GetAclRequestHeader("User:joe")).body == b""
     assert call(family.auth_list_acl, ListAclsRequestHeader()).body == b""
     assert refusal(family.auth_get_user, GetUserRequestHeader())[0] == ResponseCode.INVALID_PARAMETER
@@ -173,8 +177,30 @@ async def test_without_access_control_each_request_says_how_to_turn_it_on():
     family = AuthRequests(None)
     for code, remark in (
         await refusal_async(family.auth_create_user, CreateUserRequestHeader("ann"), b"{}"),
-        refusal(family.auth_list_user, ListUsersRequestHeader()),
+        await refusal_async(family.auth_list_user, ListUsersRequestHeader()),
         refusal(family.auth_list_acl, ListAclsRequestHeader()),
     ):
         assert code == ResponseCode.SYSTEM_ERROR
         assert "authenticationEnabled=true" in remark
+
+
+async def test_a_copy_for_a_slave_has_secrets_that_its_key_alone_opens(store: AccessStore):
+    seal = SecretSeal(bytes(range(32)))
+    family = AuthRequests(store, seal)
+    asked = ListUsersRequestHeader(copy_key_id=seal.key_id, access_key="root")
+    table = AccessTable.decode(fastjson.dumps((await call_async(family.auth_list_user, asked)).body))
+    assert seal.open("joe", table.users["joe"].secret) == SECRET
+    assert table.data_version == store.data_version
+
+
+@pytest.mark.parametrize(
+    ("key_id", "caller", "code"),
+    [("other", "root", ResponseCode.INVALID_PARAMETER), ("", "joe", ResponseCode.NO_PERMISSION)],
+)
+async def test_a_copy_is_for_servers_with_the_same_credentials(store: AccessStore, key_id: str, caller: str, code: int):
+    seal = SecretSeal(bytes(range(32)))
+    header = ListUsersRequestHeader(copy_key_id=key_id or seal.key_id, access_key=caller)
+    for family in (AuthRequests(store, seal), AuthRequests(store)):
+        refused, remark = await refusal_async(family.auth_list_user, header)
+        assert refused == code
+        assert SECRET not in remark

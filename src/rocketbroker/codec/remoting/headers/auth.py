@@ -37,9 +37,14 @@ class GetUserRequestHeader(CommandCustomHeader, gc=False):
 
 
 class ListUsersRequestHeader(CommandCustomHeader, gc=False):
-    """Code 3005. ``filter``: part of the names to list."""
+    """Code 3005. ``filter``: part of the names to list.
+
+    A slave of ours asks for a copy of the whole table by ``copy_key_id``, the id of the key that seals secrets in it.
+    """
 
     filter: str | None = None
+    copy_key_id: str | None = None
+    access_key: str | None = msgspec.field(name="AccessKey", default=None)
 
 
 class CreateAclRequestHeader(CommandCustomHeader, gc=False):
