@@ -15,11 +15,19 @@ import pytest
 
 from rocketbroker.app.launch.demo import TOPIC
 from rocketbroker.app.launch.dev_server import DevServer
-from rocketbroker.client import ClientConfig, Message, Producer, PullConsumer, PushConsumer, SendStatus
+from rocketbroker.client import (
+    ClientConfig,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    SendStatus,
+    SessionCredentials,
+)
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
 
 COMMAND = (sys.executable, "-m", "rocketbroker.testing.mqdev")
 # Ready in about a second; machines that run other tests at the same time are slower.
@@ -107,6 +115,35 @@ async def test_it_serves_tls_beside_plain_text(tmp_path: Path, options: tuple[st
         assert (process.returncode, err) == (0, b"")
         assert await asyncio.to_thread(Path(authority).exists) == ("--store" in options)
     assert stores_in(tmp_path) == []
+
+
+async def test_it_makes_users_and_prints_a_client_that_works(tmp_path: Path):
+    async with started(tmp_path, "--ephemeral", "--acl") as process:
+        namesrv, admin, secret = await address_in(process), "admin", ""
+        lines: list[str] = []
+        assert process.stdout is not None
+        while "asyncio.run(main())" not in (line := (await process.stdout.readline()).decode()):
+            lines.append(line)
+            if line.strip().startswith("admin"):
+                secret = line.split()[2]
+        snippet = "".join(each[4:] for each in [*lines[lines.index("    import asyncio\n") :], line])
+        client = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", snippet, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await client.communicate()
+        assert (client.returncode, err) == (0, b"")
+        assert b"SEND_OK" in out
+        config = ClientConfig(namesrv, credentials=SessionCredentials(admin, secret))
+        async with AdminClient(config) as admin_client:
+            (broker,) = (await admin_client.fetch_master_addresses("DefaultCluster")).values()
+            await admin_client.create_and_update_topic_config(broker, TopicConfig("Made", 1, 1))
+        async with Producer("PG", namesrv, retry_times_when_send_failed=0) as producer:
+            with pytest.raises(RocketBrokerError, match="username cannot be null"):
+                await producer.send(Message("Orders", b"of nobody"))
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.wait_for(process.communicate(), READY_S)
+    assert process.returncode == 0
+    assert secret.encode() not in err
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The command ``mqdev``: name server and broker in one process, for development.
 
 mqdev [--port PORT] [--broker-port PORT] [--host IP] [--advertise IP] [--store DIR | --ephemeral]
-      [--set KEY=VALUE] [--grpc] [--tls] [--control-port PORT] [--ready-file FILE]
+      [--set KEY=VALUE] [--grpc] [--tls] [--acl] [--control-port PORT] [--ready-file FILE]
       [--layout LAYOUT | --demo [--messages COUNT]]
 """
 
@@ -30,6 +30,7 @@ from rocketbroker.common.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
     from rocketbroker.app.launch.dev_server import DevServer
+    from rocketbroker.app.launch.first_users import FirstUsers
     from rocketbroker.testing.control_server import ControlServer
     from rocketbroker.testing.rocketmq_server import RocketMQServer
 
@@ -91,7 +92,8 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             "--ready-file",
             metavar="FILE",
             help="File to write NAMESRV_ADDR=HOST:PORT to when the servers are ready; removed at exit. With --grpc "
-            "it also has ENDPOINTS, with --tls TLS_CA, with --control-port CONTROL_URL.",
+            "it also has ENDPOINTS, with --tls TLS_CA, with --acl ACCESS_KEY and SECRET_KEY of a client and, with "
+            "ADMIN_ before them, of an administrator, with --control-port CONTROL_URL.",
         ),
     ] = None,
     ephemeral: Annotated[
@@ -112,6 +114,12 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         bool,
         typer.Option(
             "--tls", help="Serve TLS too, with a certificate of an authority made for this run (with --store: kept)."
+        ),
+    ] = False,
+    acl: Annotated[
+        bool,
+        typer.Option(
+            "--acl", help="Serve requests of users alone, an administrator and one that sends and consumes; for a run."
         ),
     ] = False,
     control_port: Annotated[
@@ -148,6 +156,11 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
         raise typer.BadParameter("--grpc is for one broker; run bin/mqproxy -n NAMESRV_ADDR in front of a --layout")
     if tls and (demo or layout is not None):
         raise typer.BadParameter("--tls is for one broker; give it without --layout and --demo")
+    users = (
+        _first_users(excluded=demo or layout is not None or store is not None or control_port is not None)
+        if acl
+        else None
+    )
     if control_port is not None and (demo or layout is not None or not ephemeral):
         raise typer.BadParameter(
             "--control-port is for test suites; give it with --ephemeral, without --layout or --demo"
@@ -188,6 +201,7 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             advertise=advertise,
             properties=properties,
             bind=partial(BrokerController.bind, when_warm=spare_the_collector),
+            users=users,
         )
         if demo:
             from rocketbroker.app.launch.demo import run_demo
@@ -195,13 +209,25 @@ def mqdev(  # noqa: PLR0913, PLR0917 - one argument for each option
             if code := run_demo(server, messages):
                 raise typer.Exit(code)
         else:
-            _serve(server, ready, started, files)
+            _serve(server, ready, started, files, users)
     except (ConfigError, StoreError) as error:
         print(f"mqdev: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
     finally:
         if files is not None:
             files.remove()
+
+
+def _first_users(*, excluded: bool) -> "FirstUsers":
+    """Return the users of ``--acl``; ``excluded`` if another option rules them out."""
+    from rocketbroker.app.launch.first_users import FirstUsers
+
+    if excluded:
+        raise typer.BadParameter(
+            "--acl makes users for one run of one broker; give it without --layout, --demo, --store and "
+            "--control-port, or name a user by --set authenticationEnabled=true and --set initAuthenticationUser=..."
+        )
+    return FirstUsers.demo()
 
 
 def _properties(settings: Sequence[str], *, ephemeral: bool) -> dict[str, str]:
@@ -242,6 +268,32 @@ def _variables(server: "DevServer | RocketMQServer", files: "ThrowAwayTls | None
     return f"NAMESRV_ADDR={server.namesrv_addr}\n{endpoints}{authority}"
 
 
+def _user_variables(users: "FirstUsers") -> str:
+    """Return the users, as the ready file has them."""
+    from rocketbroker.app.launch.first_users import ADMIN, DEMO
+
+    client, admin = users.secrets[DEMO], users.secrets[ADMIN]
+    return f"ACCESS_KEY={DEMO}\nSECRET_KEY={client}\nADMIN_ACCESS_KEY={ADMIN}\nADMIN_SECRET_KEY={admin}\n"
+
+
+def _print_users(users: "FirstUsers", namesrv_addr: str) -> None:
+    from rocketbroker.app.launch.first_users import ADMIN, DEMO
+
+    print(f"  admin   {ADMIN} {users.secrets[ADMIN]}  <- access key and secret key for mqadmin; may do everything")
+    print(f"  user    {DEMO} {users.secrets[DEMO]}  <- for clients; may send and consume, such as")
+    print()
+    print("    import asyncio")
+    print("    from rocketbroker.client import ClientConfig, Message, Producer, SessionCredentials")
+    print()
+    print("    async def main():")
+    print(f'        user = SessionCredentials("{DEMO}", "{users.secrets[DEMO]}")')
+    print(f'        async with Producer("PG", ClientConfig("{namesrv_addr}", credentials=user)) as producer:')
+    print('            print(await producer.send(Message("Orders", b"first")))')
+    print()
+    print("    asyncio.run(main())")
+    print()
+
+
 def _serve_controlled(
     mq: "RocketMQServer",
     control: "ControlServer",
@@ -258,11 +310,19 @@ def _serve_controlled(
     ready.run(serve(control, booted))
 
 
-def _serve(server: "DevServer", ready: "_ReadyFile", started: float, files: "ThrowAwayTls | None") -> None:
+def _serve(
+    server: "DevServer",
+    ready: "_ReadyFile",
+    started: float,
+    files: "ThrowAwayTls | None",
+    users: "FirstUsers | None",
+) -> None:
     def booted() -> None:
-        ready.write(_variables(server, files))
+        ready.write(_variables(server, files) + (_user_variables(users) if users is not None else ""))
         kept = "" if server.keeps_store else "  (removed at exit; --store DIR keeps it)"
         _print_addresses(server, started, kept, files)
+        if users is not None:
+            _print_users(users, server.namesrv_addr)
         if server.disk_full:
             print(f"  SENDS ARE REJECTED: {server.disk_full}")
             print("                      free some space, or choose a folder on another disk with --store DIR")

@@ -12,7 +12,9 @@ from typing import Any, Self, TypeVar
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import FIRST_BROKER, DevBroker, DevServer, disk_use, small_files
+from rocketbroker.app.launch.first_users import ADMIN, FirstUsers
 from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.client_config import ClientConfig, SessionCredentials
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
@@ -163,6 +165,12 @@ class RocketMQServer(MustClose):
         host: address to listen on.
         advertise: address that clients connect to; the default is ``host``, or this machine's if ``host`` is 0.0.0.0.
         grpc: serve the 5.x SDKs too, at ``endpoints``; it needs the extra ``grpc``.
+        users: serve requests of these users alone, with the rights of ``policies``: secrets by name. Each server has
+            the user ``admin`` as well, who may do everything.
+        policies: by name of a user, actions by resource: ``{"shop": {"Topic:orders": "Pub,Sub", "Group:g": "Sub"}}``.
+
+    Raises:
+        ConfigError: A user or a policy is not valid.
 
     Attributes:
         clock: clock of the server, which a test can move forward.
@@ -180,6 +188,8 @@ class RocketMQServer(MustClose):
         host: str = LOOPBACK,
         advertise: str | None = None,
         grpc: bool = False,
+        users: Mapping[str, str] | None = None,
+        policies: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         if not 1 <= brokers <= len(_BROKER_NAMES):
             raise ValueError(f"brokers={brokers}; give a number from 1 to {len(_BROKER_NAMES)}")
@@ -189,6 +199,7 @@ class RocketMQServer(MustClose):
         self._thread: ServerThread | None = None
         self._is_frozen = False
         self._life = asyncio.Lock()
+        self._users = None if users is None and policies is None else FirstUsers(users or {}, policies or {})
         self._server = DevServer(
             namesrv_port,
             broker_port,
@@ -198,6 +209,7 @@ class RocketMQServer(MustClose):
             brokers=_BROKER_NAMES[:brokers],
             properties=small_files(_PROPERTIES | (grpc_properties(0) if grpc else {}) | dict(properties or {})),
             bind=self._bind,
+            users=self._users,
         )
 
     def _bind(self, settings: BrokerSettings) -> BrokerController:
@@ -335,6 +347,17 @@ class RocketMQServer(MustClose):
         self._running()
         return self._server.endpoints
 
+    def credentials(self, name: str = ADMIN) -> SessionCredentials:
+        """Return the credentials of a user for a client: ``ClientConfig(mq.namesrv_addr, credentials=...)``.
+
+        Raises:
+            ServerStateError: The server was made without this user.
+        """
+        secret = None if self._users is None else self._users.secrets.get(name)
+        if secret is None:
+            raise ServerStateError(f"there is no user {name}; give its secret in RocketMQServer(users=...)")
+        return SessionCredentials(name, secret)
+
     @property
     def broker_names(self) -> tuple[str, ...]:
         """Names of the brokers."""
@@ -428,7 +451,10 @@ class RocketMQServer(MustClose):
         self._run(self._create_topic(TopicConfig(topic, 8, 8, attributes={"+message.type": message_type})))
 
     async def _create_topic(self, config: TopicConfig) -> None:
-        async with AdminClient(self._server.namesrv_addr) as admin:
+        config_of_admin = ClientConfig(
+            self._server.namesrv_addr, credentials=None if self._users is None else self.credentials(ADMIN)
+        )
+        async with AdminClient(config_of_admin) as admin:
             for broker in self._brokers():
                 await admin.create_and_update_topic_config(broker.address, config)
 

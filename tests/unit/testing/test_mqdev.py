@@ -141,3 +141,13 @@ def test_a_wrong_option_is_explained(options: list[str], code: int, text: str):
 
     assert said.exit_code == code
     assert text in " ".join(said.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "options", [["--demo"], ["--store", "s"], ["--layout", "2m-noslave"], ["--ephemeral", "--control-port", "0"]]
+)
+def test_users_for_a_run_go_with_no_option_that_outlives_it(options: list[str]):
+    said = CliRunner().invoke(mqdev.app, ["--acl", *options])
+
+    assert said.exit_code == 2
+    assert "--acl makes users for one run" in said.stderr

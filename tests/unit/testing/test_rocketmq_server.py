@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.client import AdminClient, Message, Producer, PullConsumer, SendResult
+from rocketbroker.client import AdminClient, ClientConfig, Message, Producer, PullConsumer, SendResult
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
 from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
@@ -441,3 +441,37 @@ def test_no_port_is_left_open(caplog: pytest.LogCaptureFixture):
     else:
         pytest.fail("the port still accepts connections")
     assert caplog.records == []
+
+
+async def test_users_have_the_rights_of_their_policies_alone():
+    policies = {"shop": {"Topic:Orders": "Pub,Sub"}}
+    async with RocketMQServer(users={"shop": "secret-of-shop"}, policies=policies) as mq:
+        for _ in range(2):
+            mq.create_topic("Orders")
+            mq.create_topic("Prices")
+            config = ClientConfig(mq.namesrv_addr, credentials=mq.credentials("shop"))
+            async with Producer("PG", config, retry_times_when_send_failed=0) as producer:
+                await producer.send(Message("Orders", b"mine"))
+                with pytest.raises(RocketBrokerError, match="User:shop has no permission to access Topic:Prices"):
+                    await producer.send(Message("Prices", b"of others"))
+            assert [message.body for message in mq.messages("Orders")] == [b"mine"]
+            assert mq.messages("Prices") == []
+            with pytest.raises(RocketBrokerError, match="username cannot be null"):
+                await send(mq, b"of nobody")
+            mq.reset()
+
+
+def test_users_and_policies_that_are_none_are_named():
+    for given, words in (
+        ({"users": {"a b": "secret"}}, "not allowed"),
+        ({"users": {"admin": "secret"}}, "admin is a user of the server itself"),
+        ({"users": {"shop": "secret"}, "policies": {"shop": {"Orders": "Pub"}}}, "Orders"),
+        ({"policies": {"shop": {}}}, "there is no user shop"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            RocketMQServer(**given)
+
+
+def test_a_server_without_users_has_no_credentials(mq: RocketMQServer):
+    with pytest.raises(ServerStateError, match=r"RocketMQServer\(users=\.\.\.\)"):
+        mq.credentials("shop")

@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from rocketbroker.app.access_control import AccessControl
 from rocketbroker.app.broker_controller import BrokerController
+from rocketbroker.app.launch.first_users import FirstUsers
 from rocketbroker.app.namesrv_controller import NamesrvController
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config.fields import fields_by_name
@@ -288,6 +290,7 @@ class DevServer:
         brokers: names of the brokers. The first keeps its store in the folder itself, others in a folder of their name.
         properties: settings of all brokers by RocketMQ's names; those of connections also apply to the name server.
         bind: makes a broker for a start.
+        users: users that exist when the server is ready; without them, there is no access control.
     """
 
     def __init__(  # noqa: PLR0913 - the first five are options of mqdev
@@ -301,14 +304,16 @@ class DevServer:
         brokers: tuple[str, ...] = (FIRST_BROKER,),
         properties: Mapping[str, str] | None = None,
         bind: BindBroker = BrokerController.bind,
+        users: FirstUsers | None = None,
     ) -> None:
+        self._users = users
         self._namesrv_port = namesrv_port
         self._broker_port = broker_port
         self._folder = StoreFolder(store)
         self._host = host
         self._advertise = advertised(host, advertise)
         self._names = brokers
-        self._properties = properties
+        self._properties = properties if users is None else {**users.properties, **(properties or {})}
         self._bind = bind
         self._namesrv: NamesrvController | None = None
         self.brokers: dict[str, DevBroker] = {}
@@ -357,7 +362,12 @@ class DevServer:
         namesrv = NamesrvController(namesrv_settings(self._namesrv_port, self.store, self._host, self._properties))
         await namesrv.start()
         self._namesrv, self.namesrv_addr = namesrv, join_address(self._advertise, namesrv.port)
+        await self._create_users(namesrv.access)
         return namesrv
+
+    async def _create_users(self, access: AccessControl | None) -> None:
+        if self._users is not None and access is not None:
+            await self._users.create(access.store)
 
     async def _start_servers(self) -> None:
         namesrv = await self._start_namesrv()
@@ -373,6 +383,7 @@ class DevServer:
             )
             broker = self.brokers[name] = DevBroker(settings, self._bind)
             await broker.start()
+            await self._create_users(broker.controller.access)
 
     async def reset(self, emptied: Callable[[], None]) -> None:
         """Make all as at the start, on the same addresses; stopped brokers run again.
@@ -396,6 +407,7 @@ class DevServer:
         await self._start_namesrv()
         for broker in self.brokers.values():
             await broker.start()
+            await self._create_users(broker.controller.access)
 
     async def stop(self) -> None:
         """Stop the brokers, then the name server; remove a temporary store. A cancelled caller waits as well."""
