@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final, Self
 
@@ -200,19 +200,21 @@ class AccessControl:
         added = await self.store.add_missing(found.users, found.acls)
         log.info("access control: %d of %d users of plain_acl.yml are new", len(added), len(found.users))
 
-    async def take_copy(self, body: bytes) -> None:
-        """Replace the table by a master's, if that is newer.
+    async def follow(self, fetch: Callable[[str], Awaitable[bytes]]) -> None:
+        """Replace the table by a master's, if that is newer; do nothing without inner credentials.
 
         Args:
-            body: what the master answered.
+            fetch: returns the master's copy, by the id of the key that seals its secrets.
 
         Raises:
             CodecError: It is no copy for this server, or the table cannot be written.
+            RemotingError: The master does not answer.
         """
         if self.copy_seal is None:
-            raise CodecError("innerClientAuthenticationCredentials is empty, and secrets in copies are sealed by it")
+            return
         try:
-            taken = await self.store.take_copy(AccessTable.decode(body), self.copy_seal)
+            table = AccessTable.decode(await fetch(self.copy_seal.key_id))
+            taken = await self.store.take_copy(table, self.copy_seal)
         except AuthError as error:
             raise CodecError(str(error)) from None
         if taken:

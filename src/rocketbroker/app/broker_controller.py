@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketbroker.app.access_control import AccessControl, own_signer
@@ -408,12 +409,6 @@ class BrokerController:
     def _make_slave_synchronize(self) -> SlaveSynchronize:
         store, replica = self.store, self.replication.replica_log
         client = MasterClient(self._network.client, self._executor, self.master_address.address)
-        access = self.access
-
-        async def follow_users() -> None:
-            if access is not None and access.copy_seal is not None:
-                await access.take_copy(await client.users_and_policies(access.copy_seal.key_id))
-
         return SlaveSynchronize(
             self.master_address,
             client,
@@ -424,7 +419,7 @@ class BrokerController:
             lambda: store.queues.topics,
             lambda: self.replication.client.other_log,
             lambda: self.acting.state.is_acting,
-            follow_users,
+            None if self.access is None else partial(self.access.follow, client.users_and_policies),
         )
 
     def _make_cleaning(self) -> CleanFilesService:

@@ -12,7 +12,7 @@ from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.transport_config import TransportConfig
-from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.errors import CodecError, ConfigError
 from tests.support.fakes import FakeClock
 
 ROOT = json.dumps({"username": "root", "password": "root-secret"})
@@ -125,3 +125,43 @@ def test_rocketmqs_own_classes_are_taken_and_no_others(tmp_path: Path):
     for name in CLASSES:
         with pytest.raises(ConfigError, match=r"=org\.example\.Mine is rejected: this server loads no classes"):
             AccessControl(config(**{name: "org.example.Mine"}), "C", tmp_path, FakeClock())
+
+
+async def test_a_copy_of_the_master_is_taken_over_once(tmp_path: Path):
+    given = {"init_authentication_user": ROOT, "inner_client_authentication_credentials": INNER}
+    master, slave = await started(tmp_path / "m", **given), await started(tmp_path / "s", **given)
+    asked: list[str] = []
+
+    async def fetch(key_id: str) -> bytes:
+        asked.append(key_id)
+        assert master.copy_seal is not None
+        return (await master.store.copy(master.copy_seal)).encode()
+
+    # The same users by the same settings: nothing is newer.
+    await slave.follow(fetch)
+    assert slave.store.data_version == master.store.data_version
+    await master.store.create_user(UserInfo("joe", "joe-secret"))
+    for _ in range(2):
+        await slave.follow(fetch)
+        assert slave.store.rules.users == master.store.rules.users
+    assert len(set(asked)) == 1
+    for access in (master, slave):
+        await access.stop()
+
+
+async def test_a_copy_for_other_credentials_is_rejected(tmp_path: Path):
+    master = await started(tmp_path / "m", inner_client_authentication_credentials=INNER)
+    await master.store.create_user(UserInfo("joe", "joe-secret"))
+    other = await started(tmp_path / "s", inner_client_authentication_credentials=INNER.replace("inner-s", "other-s"))
+    alone = await started(tmp_path / "a", init_authentication_user=ROOT)
+
+    async def fetch(_key_id: str) -> bytes:
+        assert master.copy_seal is not None
+        return (await master.store.copy(master.copy_seal)).encode()
+
+    with pytest.raises(CodecError, match="sealed by the key"):
+        await other.follow(fetch)
+    await alone.follow(fetch)
+    for access in (master, other, alone):
+        assert ("joe" in access.store.rules.users) == (access is master)
+        await access.stop()
