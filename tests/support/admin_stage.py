@@ -48,6 +48,12 @@ class AdminStage:
         assert (done.code, done.err) == (0, "")
         return checked_json(words[0], done.out)
 
+    async def failed_json(self, *words: str) -> Any:
+        """Return what a command that fails prints as JSON; it fits its schema, and stderr has the reason."""
+        done = await self.call(*words, "--json")
+        assert (done.code, done.err[:9]) == (1, "mqadmin: ")
+        return checked_json(words[0], done.out)
+
 
 @asynccontextmanager
 async def admin_stage(

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rocketbroker.app.mqadmin.command import Report, TrueFalse, sub_command
+from rocketbroker.app.mqadmin.command import Report, TrueFalse, sub_command, with_hint
 from rocketbroker.app.mqadmin.many import of_many
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_seconds
@@ -15,7 +15,8 @@ from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.codec.message.topic_validator import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.offset import BrokerStatsData
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
@@ -98,16 +99,17 @@ class TopicStatsRow(msgspec.Struct, rename="camel"):
     """Rates of a topic, and of a group that consumes it; of a topic without groups, ``consumer_group`` is None.
 
     Rates are messages a second over the last minute; sums are messages of up to 24 hours. ``accumulation`` is None if
-    no broker tells it.
+    no broker tells it. With an error there are no figures.
     """
 
     topic: str
-    consumer_group: str | None
-    accumulation: int | None
-    in_tps: float
-    out_tps: float | None
-    in_msg_24_hour: int = msgspec.field(name="inMsg24Hour")
-    out_msg_24_hour: int | None = msgspec.field(name="outMsg24Hour")
+    consumer_group: str | None = None
+    accumulation: int | None = None
+    in_tps: float | None = None
+    out_tps: float | None = None
+    in_msg_24_hour: int | None = msgspec.field(name="inMsg24Hour", default=None)
+    out_msg_24_hour: int | None = msgspec.field(name="outMsg24Hour", default=None)
+    error: str | None = None
 
 
 @sub_command("statsAll", "Show rates of topics and of their consumers.", reads=True)
@@ -128,18 +130,22 @@ async def stats_all(
         if topic in {None, name} and not name.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))
     ]
     found = [row for rows in await of_many(chosen, lambda name: _topic_rows(admin, name)) for row in rows]
-    rows = [row for row in found if not active_topic or row.in_msg_24_hour or row.out_msg_24_hour]
+    rows = [row for row in found if not active_topic or row.error or row.in_msg_24_hour or row.out_msg_24_hour]
     columns = [
         Column("#Topic"),
         Column("#Consumer Group"),
         *(Column(title, True) for title in ("#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")),
     ]
-    return Report({"topics": rows}, [Table(columns, [[*_stats_cells(row)] for row in rows])])
+    failures = [f"{row.topic}: {row.error}" for row in rows if row.error]
+    return Report({"topics": rows}, [Table(columns, [[*_stats_cells(row)] for row in rows])], failures)
 
 
 def _stats_cells(row: TopicStatsRow) -> Iterator[str]:
     yield row.topic
     yield row.consumer_group or ""
+    if row.error:
+        yield from "-----"
+        return
     # Apache's tool prints 0 for a group whose progress no broker tells.
     yield str(row.accumulation or 0)
     yield f"{row.in_tps:.2f}"
@@ -149,12 +155,18 @@ def _stats_cells(row: TopicStatsRow) -> Iterator[str]:
 
 
 async def _topic_rows(admin: AdminClient, topic: str) -> list[TopicStatsRow]:
-    """Return a row for each group of a topic, or one without a group."""
+    """Return a row for each group of a topic, one without a group, or one with an error."""
     try:
-        route = await admin.examine_topic_route_info(topic)
-        groups = sorted(await admin.query_topic_consume_by_who(topic))
+        return await _rows_of(admin, topic)
     except TopicRouteError:
         return []  # deleted since the list was fetched
+    except RocketBrokerError as error:
+        return [TopicStatsRow(topic, error=with_hint(error))]
+
+
+async def _rows_of(admin: AdminClient, topic: str) -> list[TopicStatsRow]:
+    route = await admin.examine_topic_route_info(topic)
+    groups = sorted(await admin.query_topic_consume_by_who(topic))
     masters = [data.broker_addrs[MASTER_ID] for data in route.broker_datas if MASTER_ID in data.broker_addrs]
     came = await _added_up(admin, masters, TOPIC_PUT_NUMS, topic)
     if not groups:
@@ -169,23 +181,30 @@ async def _topic_rows(admin: AdminClient, topic: str) -> list[TopicStatsRow]:
 
 
 async def _added_up(admin: AdminClient, masters: list[str], name: str, key: str) -> tuple[float, int]:
-    """Return rate and sum of a counter on all masters; one that has not counted anything refuses, and adds nothing."""
+    """Return rate and sum of a counter on all masters."""
     rate, total = 0.0, 0
     for address in masters:
-        try:
-            stats = await admin.view_broker_stats_data(address, name, key)
-        except BrokerResponseError:
-            continue
+        stats = await counter(admin, address, name, key)
         rate += stats.stats_minute.tps
         total += sum_of_day(stats)
     return rate, total
+
+
+async def counter(admin: AdminClient, address: str, name: str, key: str) -> BrokerStatsData:
+    """Return a counter of a broker; one that has not counted anything yet answers SYSTEM_ERROR, and is zero."""
+    try:
+        return await admin.view_broker_stats_data(address, name, key)
+    except BrokerResponseError as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return BrokerStatsData()
 
 
 async def _backlog(admin: AdminClient, group: str, topic: str) -> int | None:
     """Return the number of messages that a group has not consumed, None if it has no progress there."""
     try:
         stats = await admin.examine_consume_stats(group, topic)
-    except (BrokerResponseError, TopicRouteError):
+    except TopicRouteError:
         return None
     backlog = sum(offset.broker_offset - offset.consumer_offset for offset in stats.offset_table.values())
     return max(backlog, 0)

@@ -23,6 +23,7 @@ from rocketbroker.app.mqadmin.command import (
     java_text,
     parse_attributes,
     sub_command,
+    with_hint,
 )
 from rocketbroker.app.mqadmin.many import of_many
 from rocketbroker.app.terminal import Column, Table
@@ -37,7 +38,7 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
 from rocketbroker.common.queue_allocation import allocate_averagely
 
 FLAG_UNIT = 0x1
@@ -45,11 +46,12 @@ FLAG_UNIT_SUB = 0x2
 
 
 class TopicRow(msgspec.Struct, rename="camel"):
-    """A topic with its cluster and consumer groups."""
+    """A topic with its cluster and consumer groups, or the error that kept a server from naming them."""
 
     cluster_name: str
     topic: str
     consumer_groups: list[str]
+    error: str | None = None
 
 
 @sub_command("topicList", reads=True)
@@ -70,17 +72,22 @@ async def topic_list(
     rows = [row for row in await of_many(shown, lambda topic: _topic_row(admin, topic)) if row is not None]
     columns = [Column("#Cluster Name"), Column("#Topic"), Column("#Consumer Group")]
     cells = [[row.cluster_name, row.topic, group] for row in rows for group in row.consumer_groups or [""]]
-    return Report({"topics": rows}, [Table(columns, cells)])
+    failures = [f"{row.topic}: {row.error}" for row in rows if row.error]
+    return Report({"topics": rows}, [Table(columns, cells)], failures)
 
 
 async def _topic_row(admin: AdminClient, topic: str) -> TopicRow | None:
     """Return a topic with its groups, None if it was deleted since the list was fetched."""
+    row = TopicRow("", topic, [])
     try:
         route = await admin.examine_topic_route_info(topic)
-        groups = await admin.query_topic_consume_by_who(topic)
+        row.cluster_name = route.broker_datas[0].cluster if route.broker_datas else ""
+        row.consumer_groups = sorted(await admin.query_topic_consume_by_who(topic))
     except TopicRouteError:
         return None
-    return TopicRow(route.broker_datas[0].cluster if route.broker_datas else "", topic, sorted(groups))
+    except RocketBrokerError as error:
+        row.error = with_hint(error)
+    return row
 
 
 @sub_command("topicRoute", reads=True)

@@ -155,7 +155,7 @@ async def test_topic_list(stage: Stage):
     assert await stage.lines("topicList") == [["T"], ["%RETRY%CG"]]
     assert await stage.json("topicList") == {"topics": ["T", "%RETRY%CG"]}
     assert (await stage.lines("topicList", "-c"))[1:] == [["DefaultCluster", "T", "CG"]]
-    rows = [{"clusterName": "DefaultCluster", "topic": "T", "consumerGroups": ["CG"]}]
+    rows = [{"clusterName": "DefaultCluster", "topic": "T", "consumerGroups": ["CG"], "error": None}]
     assert await stage.json("topicList", "-c") == {"topics": rows}
 
 

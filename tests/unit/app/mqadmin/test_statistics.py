@@ -98,18 +98,40 @@ async def test_rates_of_all_brokers_are_added_up():
             "outTps": 1.0,
             "inMsg24Hour": 1000,
             "outMsg24Hour": 8000,
+            "error": None,
         }
     ]
 
 
-async def test_a_broker_of_4_9_without_statistics_has_zeros():
-    old: dict[int, Script] = {
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: lambda _fields, _body: response(body=GroupList(["CG"]).encode())
+async def test_a_group_without_figures_has_zeros():
+    new: dict[int, Script] = {
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: lambda _fields, _body: response(body=GroupList(["New"]).encode()),
+        RequestCode.VIEW_BROKER_STATS_DATA: lambda fields, _body: counters(fields | {"statsKey": "none"}, b""),
+        RequestCode.GET_CONSUME_STATS: lambda _fields, _body: response(body=ConsumeStats().encode()),
     }
-    async with admin_stage({"a": old}, [topics_of(("T",))]) as stage:
+    async with admin_stage({"a": new}, [topics_of(("T",))]) as stage:
         found = await stage.json("statsAll")
     (row,) = found["topics"]
-    assert (row["consumerGroup"], row["accumulation"], row["inTps"], row["outMsg24Hour"]) == ("CG", None, 0.0, 0)
+    assert (row["consumerGroup"], row["accumulation"], row["inTps"], row["outMsg24Hour"]) == ("New", 0, 0.0, 0)
+
+
+async def test_a_refused_counter_is_an_error_and_no_zero():
+    refusing = broker("a")
+    refusing[RequestCode.VIEW_BROKER_STATS_DATA] = lambda _fields, _body: response(ResponseCode.NO_PERMISSION, "no")
+    async with admin_stage({"a": refusing}, [topics_of(TOPICS)], TOPICS) as stage:
+        done = await stage.call("statsAll", "-t", "T")
+        (row,) = (await stage.failed_json("statsAll", "-t", "T", "-a"))["topics"]
+    assert done.rows[1] == ["T", "-", "-", "-", "-", "-"]
+    assert done.err.startswith("mqadmin: T: CODE: 16 DESC: no")
+    assert (row["inTps"], row["error"].startswith("CODE: 16")) == (None, True)
+
+
+@pytest.mark.parametrize("command", ["statsAll", "topicList -c"])
+async def test_a_dead_broker_costs_only_its_topics(command: str):
+    async with admin_stage({"a": broker("a")}, [topics_of(("T",))], ("T",)) as stage:
+        await stage.brokers["a"].stop()
+        (row,) = (await stage.failed_json(*command.split()))["topics"]
+    assert (row["topic"], row["error"].startswith("connect to")) == ("T", True)
 
 
 async def test_an_unknown_topic_is_an_error():
