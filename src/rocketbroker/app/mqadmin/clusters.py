@@ -1,7 +1,8 @@
 """Sub-commands about clusters (org.apache.rocketmq.tools.command.cluster)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Annotated
 
 import msgspec
@@ -81,8 +82,8 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
     def load(kind: str) -> str:
         return f"{value(f'{kind}ThreadPoolQueueSize')},{value(f'{kind}ThreadPoolQueueHeadWaitTimeMills')}ms"
 
-    earliest = _number(row.runtime, "earliestMessageTimeStamp")
-    space = _number(row.runtime, "commitLogDiskRatio")
+    earliest = first_number(row.runtime, "earliestMessageTimeStamp")
+    space = first_number(row.runtime, "commitLogDiskRatio")
     return [
         row.cluster_name,
         row.broker_name,
@@ -99,25 +100,26 @@ def _base_cells(row: BrokerRow, now_ms: int) -> list[str]:
     ]
 
 
-def _number(runtime: dict[str, str], name: str) -> float | None:
+def first_number(runtime: Mapping[str, str], name: str) -> float | None:
     """Return the first number of a value, or None if it is missing or not a number.
 
     Rates come as three numbers, over 10 s, 1 min and 10 min.
     """
     try:
-        return float(runtime.get(name, "").split()[0])
+        number = float(runtime.get(name, "").split()[0])
     except (ValueError, IndexError):
         return None
+    return number if isfinite(number) else None
 
 
 def _newest_rate(row: BrokerRow, name: str) -> str:
-    rate = _number(row.runtime, name)
+    rate = first_number(row.runtime, name)
     return "-" if rate is None else f"{rate:.2f}"
 
 
 def _timer(runtime: dict[str, str]) -> str:
     names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
-    values = [value for value in (_number(runtime, name) for name in names) if value is not None]
+    values = [value for value in (first_number(runtime, name) for name in names) if value is not None]
     if len(values) < len(names):
         return "-"
     read, offset, congested, enqueued, dequeued = values
@@ -140,5 +142,5 @@ def more_table(rows: Sequence[BrokerRow]) -> Table:
 
 
 def _growth(runtime: dict[str, str], start: str, end: str) -> str:
-    before, after = _number(runtime, start), _number(runtime, end)
+    before, after = first_number(runtime, start), first_number(runtime, end)
     return "-" if before is None or after is None else f"{after - before:.0f}"

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import typer
 
+from rocketbroker.app.mqadmin.clusters import first_number
 from rocketbroker.app.mqadmin.command import Report, chosen_masters, sub_command
-from rocketbroker.app.mqadmin.statistics import TOPIC_PUT_NUMS, sum_of_day
+from rocketbroker.app.mqadmin.statistics import TOPIC_PUT_NUMS, counter, sum_of_day
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.offset import BrokerStatsData
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import SystemClock
@@ -47,11 +47,17 @@ def write_export(folder: Path | None, name: str, data: Mapping[str, Any]) -> Pat
     folder = folder or Path(gettempdir(), "rocketmq", "export")
     path = folder / name
     part = path.with_name(f".{name}.{os.getpid()}")
+    content = fastjson.dumps(data, indent="\t")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as file:  # no link that another user has put there is followed
-            file.write(fastjson.dumps(data, indent="\t"))
-        part.replace(path)
+        file = part.open("xb")  # no link that another user has put there is followed
+        try:
+            with file:
+                file.write(content)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ClientError(f"cannot write {path}: {error.strerror}; choose another folder with -f") from error
     return path
@@ -167,8 +173,8 @@ async def _quota(admin: AdminClient, address: str) -> dict[str, Any]:
     runtime = await admin.fetch_broker_runtime_stats(address)
     settings = await admin.get_broker_config(address)
     groups = await admin.get_user_subscription_group(address)
-    transactions = await _counter(admin, address, RMQ_SYS_TRANS_HALF_TOPIC)
-    delayed = await _counter(admin, address, RMQ_SYS_SCHEDULE_TOPIC)
+    transactions = await counter(admin, address, TOPIC_PUT_NUMS, RMQ_SYS_TRANS_HALF_TOPIC)
+    delayed = await counter(admin, address, TOPIC_PUT_NUMS, RMQ_SYS_SCHEDULE_TOPIC)
     # The number of threads that Apache's broker makes by the number of processors.
     env = {"cpuNum": settings.get("clientCallbackExecutorThreads"), "totalMemKBytes": runtime.get("totalMemKBytes")}
     ratios = {key: runtime.get(key) for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")}
@@ -180,8 +186,8 @@ async def _quota(admin: AdminClient, address: str) -> dict[str, Any]:
         },
         "diskRatio": _known(ratios),
         "tps": {
-            "normalInTps": _first_number(runtime, "putTps"),
-            "normalOutTps": _first_number(runtime, "getTransferredTps"),
+            "normalInTps": first_number(runtime, "putTps") or 0.0,
+            "normalOutTps": first_number(runtime, "getTransferredTps") or 0.0,
             "transInTps": transactions.stats_minute.tps,
             "scheduleInTps": delayed.stats_minute.tps,
         },
@@ -201,14 +207,6 @@ def _known(values: Mapping[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-async def _counter(admin: AdminClient, address: str, topic: str) -> BrokerStatsData:
-    """Return the messages stored in a topic; a broker that has not counted any refuses."""
-    try:
-        return await admin.view_broker_stats_data(address, TOPIC_PUT_NUMS, topic)
-    except BrokerResponseError:
-        return BrokerStatsData()
-
-
 async def _client_versions(admin: AdminClient, groups: Mapping[str, SubscriptionGroupConfig]) -> list[str]:
     """Return language and version of the clients of groups, as ``JAVA%V5_5_0``."""
     found: set[str] = set()
@@ -225,11 +223,7 @@ async def _client_versions(admin: AdminClient, groups: Mapping[str, Subscription
     return sorted(found)
 
 
-def _first_number(runtime: Mapping[str, str], name: str) -> float:
-    first = runtime.get(name, "").split(maxsplit=1)
-    return float(first[0]) if first else 0.0
-
-
 def _yesterday(runtime: Mapping[str, str], name: str) -> int:
     """Return the growth of a total from yesterday's morning to today's."""
-    return int(runtime.get(f"{name}TodayMorning", "0")) - int(runtime.get(f"{name}YesterdayMorning", "0"))
+    today, yesterday = (first_number(runtime, f"{name}{day}Morning") or 0 for day in ("Today", "Yesterday"))
+    return round(today - yesterday)

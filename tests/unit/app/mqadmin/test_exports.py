@@ -176,6 +176,27 @@ async def test_a_broker_of_4_9_that_tells_little_is_exported(tmp_path: Path):
     assert configs["brokerConfigs"] == {"a": {"brokerId": "0"}}, "the name is that at the name server"
 
 
+async def test_figures_that_are_no_numbers_are_zero(tmp_path: Path):
+    odd = RUNTIME | {"putTps": "n/a", "getTransferredTps": "nan 0 0", "msgPutTotalTodayMorning": "15.5"}
+    _, metrics = await export(tmp_path, "exportMetrics", "-c", "DefaultCluster", brokers={"a": broker(odd)})
+    quota = metrics["evaluateReport"]["a"]["runtimeQuota"]
+    assert (quota["tps"]["normalInTps"], quota["tps"]["normalOutTps"]) == (0.0, 0.0)
+    assert quota["oneDayNum"]["normalOneDayInNum"] == 6
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_ends_midway_leaves_nothing_behind(
+    tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+):
+    def replace(_path: Path, _target: Path) -> Path:
+        raise error
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises((ClientError, KeyboardInterrupt)):
+        write_export(tmp_path, "metadata.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path):
     path = write_export(tmp_path, "metadata.json", {"a": 1})
     (tmp_path / f".metadata.json.{os.getpid()}").symlink_to(tmp_path / "elsewhere")
