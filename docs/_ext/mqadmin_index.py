@@ -6,7 +6,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from rocketbroker.app import mqadmin
-from rocketbroker.app.mqadmin.command import SUB_COMMANDS, SubCommand
+from rocketbroker.app.mqadmin.command import REGISTERED, Registered
 
 INDEX = Path(mqadmin.__path__[0]) / "index.py"
 # Subjects in the order of the help; further ones follow by name.
@@ -26,20 +26,20 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
 '''
 
 
-def sub_commands() -> dict[str, dict[str, SubCommand]]:
+def sub_commands() -> dict[str, dict[str, Registered]]:
     """Import all modules of mqadmin, and return the sub-commands by module and name, in the order of the help."""
-    found: dict[str, dict[str, SubCommand]] = {}
+    found: dict[str, dict[str, Registered]] = {}
     names = sorted(each.name for each in iter_modules(mqadmin.__path__) if each.name not in {"cli", "index", "command"})
     for name in sorted(names, key=lambda each: _ORDER.index(each) if each in _ORDER else len(_ORDER)):
         module = import_module(f"{mqadmin.__name__}.{name}").__name__
         # The decorators register by name; a module may have been imported before, in another order.
-        own = {key: each for key, each in SUB_COMMANDS.items() if each.module == module}
+        own = {key: each for key, each in REGISTERED.items() if each.module == module}
         if own:
             found[name] = own
     return found
 
 
-def all_sub_commands() -> dict[str, SubCommand]:
+def all_sub_commands() -> dict[str, Registered]:
     """Return the sub-commands by name, in the order of the help."""
     return {name: each for own in sub_commands().values() for name, each in own.items()}
 

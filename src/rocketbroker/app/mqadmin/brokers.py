@@ -1,6 +1,6 @@
 """Sub-commands about single brokers (org.apache.rocketmq.tools.command.broker and command.ha)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -16,7 +16,7 @@ from rocketbroker.app.mqadmin.command import (
     sub_command,
     with_hint,
 )
-from rocketbroker.app.terminal import Column, Table
+from rocketbroker.app.terminal import Column, Table, escaped
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
@@ -129,26 +129,36 @@ async def broker_status(
         except RocketBrokerError as error:
             row.error = with_hint(error)
     lines = [
-        f"{f'{row.addr:24} ' if broker_addr is None else ''}{name:32}: {value}"
+        f"{f'{row.addr:24} ' if broker_addr is None else ''}{name:32}: {escaped(value)}"
         for row in rows
         for name, value in sorted(row.runtime.items())
     ]
     return Report({"brokers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
 
 
-@sub_command("cleanExpiredCQ", dry_run=True)
+def _question(what: str) -> Callable[..., str]:
+    """Return the question before something is deleted on a broker, in a cluster or everywhere."""
+
+    def ask(broker_addr: str | None, cluster: str | None) -> str:
+        where = broker_addr or (f"all brokers of cluster {cluster}" if cluster else "all brokers of all clusters")
+        return f"Delete {what} on {where}?"
+
+    return ask
+
+
+@sub_command("cleanExpiredCQ", deletes=_question("queue and index files of deleted messages"), dry_run=True)
 async def clean_expired_cq(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Remove queue and index files of deleted messages."""
     return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_expired_consumer_queue)
 
 
-@sub_command("cleanUnusedTopic", dry_run=True)
+@sub_command("cleanUnusedTopic", deletes=_question("the queues of deleted topics"), dry_run=True)
 async def clean_unused_topic(admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None) -> Report:
     """Remove the queues of deleted topics."""
     return await on_brokers(admin, broker_addr, cluster, AdminClient.clean_unused_topic)
 
 
-@sub_command("deleteExpiredCommitLog", dry_run=True)
+@sub_command("deleteExpiredCommitLog", deletes=_question("expired commit log files"), dry_run=True)
 async def delete_expired_commit_log(
     admin: AdminClient, broker_addr: BrokerAddr = None, cluster: Cluster = None
 ) -> Report:

@@ -30,7 +30,7 @@ def load(name: str) -> Callable[..., None]:
     import_module(f"rocketbroker.app.mqadmin.{SUB_COMMANDS[name].module}")
     from rocketbroker.app.mqadmin import command
 
-    return command.SUB_COMMANDS[name].function
+    return command.REGISTERED[name].function
 
 
 def root(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from inspect import Parameter
+from math import isnan
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -29,6 +30,8 @@ from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError, RocketBrokerError
 
+LONGEST_PAUSE_S: Final = 86_400
+
 NamesrvAddr = Annotated[
     str | None,
     typer.Option(
@@ -40,11 +43,18 @@ NamesrvAddr = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value with stable keys.")]
 Interval = Annotated[
-    int | None, typer.Option("-i", "--interval", min=1, metavar="SECONDS", help="Repeat at this interval.")
+    int | None,
+    typer.Option("-i", "--interval", min=1, max=LONGEST_PAUSE_S, metavar="SECONDS", help="Repeat at this interval."),
 ]
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", min=0.1, metavar="SECONDS", help="Repeat at this interval and redraw the terminal."),
+    typer.Option(
+        "--watch",
+        min=0.1,
+        max=LONGEST_PAUSE_S,
+        metavar="SECONDS",
+        help="Repeat at this interval and redraw the terminal.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation on a terminal.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the requests that would change something; send none.")]
@@ -100,7 +110,7 @@ class Report(NamedTuple):
     failures: Sequence[str] = ()
 
 
-class SubCommand(NamedTuple):
+class Registered(NamedTuple):
     """A sub-command: its line in the list of all, the function that typer runs, and the module that has it."""
 
     summary: str
@@ -109,7 +119,7 @@ class SubCommand(NamedTuple):
 
 
 # Sub-commands of the modules imported so far, by name and in the order of their definition.
-SUB_COMMANDS: dict[str, SubCommand] = {}
+REGISTERED: dict[str, Registered] = {}
 
 Work = TypeVar("Work", bound=Callable[..., Awaitable[Report]])
 Client = TypeVar("Client", bound=AdminClient)
@@ -135,7 +145,7 @@ def sub_command(
         repeats: add the option ``-i``, which repeats it at an interval.
         reads: it changes nothing; add ``--watch``.
         deletes: question asked on a terminal before it runs, such as ``Delete topic {topic}?``, with options in braces,
-            or a function that returns it for all options; adds ``--yes``.
+            or a function that returns it for all options, an empty one if nothing is deleted; adds ``--yes``.
         dry_run: add ``--dry-run``, which lists the requests of the admin client that would change something.
     """
 
@@ -150,7 +160,7 @@ def sub_command(
             "as_json": AsJson,
         }
         added = {flag: annotation for flag, annotation in flags.items() if annotation is not None}
-        SUB_COMMANDS[name] = SubCommand(
+        REGISTERED[name] = Registered(
             summary or help_text.split("\n")[0], _with_options(name, work, added, deletes), work.__module__
         )
         return work
@@ -176,13 +186,13 @@ def _with_options(
         plans = flags.get("dry_run", False) and "dry_run" not in taken
         if deletes and not plans and not flags["yes"]:
             question = deletes(**values) if callable(deletes) else deletes.format(**values)
-            if not confirmed(question, config.namesrv_addr):
+            if question and not confirmed(question, config.namesrv_addr):
                 print_error("nothing was changed")
                 raise typer.Exit(EXIT_FAILED)
         if plans:
             _show_plan(config, flags["as_json"], lambda admin: work(admin, **values))
             return
-        _repeat(name, config, flags, lambda admin: work(admin, **values))
+        _repeat(config, flags, lambda admin: work(admin, **values))
 
     required = [each for each in own if each.default is Parameter.empty]
     kind = Parameter.POSITIONAL_OR_KEYWORD
@@ -200,9 +210,7 @@ def _with_options(
     return command
 
 
-def _repeat(
-    name: str, config: ClientConfig, flags: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[Report]]
-) -> None:
+def _repeat(config: ClientConfig, flags: Mapping[str, Any], work: Callable[[AdminClient], Awaitable[Report]]) -> None:
     """Run once, or again and again: then a failure is shown and does not end it, since servers come back."""
     interval, watch, as_json = flags.get("interval"), flags.get("watch"), flags["as_json"]
     if interval is not None and watch is not None:
@@ -211,7 +219,9 @@ def _repeat(
     if pause is None:
         run(config, as_json, work)
         return
-    head = f"Every {pause:g} s until Ctrl-C: mqadmin {name} {shlex.join(sys.argv[2:])}".rstrip()
+    if isnan(pause):  # which is in every range
+        raise typer.BadParameter(f"--watch takes seconds from 0.1 to {LONGEST_PAUSE_S}")
+    head = f"Every {pause:g} s until Ctrl-C: mqadmin {shlex.join(sys.argv[1:])}"
     while True:
         outcome = _outcome(config, work)
         if watch is not None and not as_json:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rocketbroker.app.mqadmin.command import SUB_COMMANDS, SubCommand
+from rocketbroker.app.mqadmin.command import REGISTERED, Registered
 from rocketbroker.app.mqadmin.grafana_board import board
 from rocketbroker.app.terminal import say
 
@@ -19,7 +19,7 @@ def local_command(name: str) -> Callable[[Callable[..., None]], Callable[..., No
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         summary = (inspect.getdoc(function) or "").split("\n")[0]
-        SUB_COMMANDS[name] = SubCommand(summary, function, function.__module__)
+        REGISTERED[name] = Registered(summary, function, function.__module__)
         return function
 
     return register

@@ -17,6 +17,7 @@ from rocketbroker.app.mqadmin.command import (
     sub_command,
     with_hint,
 )
+from rocketbroker.app.terminal import escaped
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.common.errors import RocketBrokerError
@@ -39,7 +40,7 @@ class SettingsRow(msgspec.Struct, rename="camel"):
 
 def settings_lines(head: str, settings: Mapping[str, str]) -> list[str]:
     """Return a heading and the settings of a server by name, and an empty line."""
-    return [head, *(f"{name:50}=  {value}" for name, value in sorted(settings.items())), ""]
+    return [head, *(f"{escaped(name):50}=  {escaped(value)}" for name, value in sorted(settings.items())), ""]
 
 
 # -- brokers
@@ -125,7 +126,7 @@ async def update_broker_config(
         line
         for row in rows
         if row.before is not None
-        for line in (f"update broker config success, {row.addr}", f"{key} : {row.before} -> {_shown(row)}")
+        for line in (f"update broker config success, {row.addr}", f"{key} : {_shown(row)}")
     ]
     data = {"key": key, "value": value, "brokers": rows}
     return Report(data, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
@@ -150,7 +151,9 @@ async def _read_back(row: ChangeRow, key: str, settings: Awaitable[Mapping[str, 
 
 
 def _shown(row: ChangeRow) -> str:
-    return "(not read)" if row.error else str(row.after)
+    """Return the value before and after a change."""
+    after = "(not read)" if row.error else str(row.after)
+    return f"{escaped(str(row.before))} -> {escaped(after)}"
 
 
 def check_name(key: str, settings: Mapping[str, str]) -> None:
@@ -197,7 +200,7 @@ async def update_namesrv_config(admin: AdminClient, key: Key, value: Value) -> R
     for row in rows:
         await _read_back(row, key, _settings_at(admin, row.addr))
     lines = [f"update name server config success![{', '.join(before)}]", f"{key} : {value}"]
-    lines += [f"{row.addr} {key} : {row.before} -> {_shown(row)}" for row in rows]
+    lines += [f"{row.addr} {key} : {_shown(row)}" for row in rows]
     data = {"key": key, "value": value, "nameServers": rows}
     return Report(data, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
 

@@ -181,7 +181,7 @@ class Tail:
             labels = " ".join([message.tags or "-", ",".join(message.keys) or "-"])
             text = body if isinstance(body, str) else json_text(body)
             # A message is one line, so that tools of lines can be used behind it.
-            print(escaped(f"{human_millis(message.store_timestamp)} {place} {labels} {text}", "\t"))
+            say(escaped(f"{human_millis(message.store_timestamp)} {place} {labels} {text}", "\t"))
         if self._left is not None:
             self._left -= 1
             if not self._left:

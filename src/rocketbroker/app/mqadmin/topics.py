@@ -1,5 +1,6 @@
 """Sub-commands about topics (org.apache.rocketmq.tools.command.topic)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import StrEnum
@@ -26,7 +27,7 @@ from rocketbroker.app.mqadmin.command import (
     with_hint,
 )
 from rocketbroker.app.mqadmin.many import of_many
-from rocketbroker.app.terminal import Column, Table
+from rocketbroker.app.terminal import Column, Table, escaped
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.admin.topic_and_group_admin import NAMESPACE_ORDER_TOPIC_CONFIG
@@ -41,6 +42,9 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
 from rocketbroker.common.queue_allocation import allocate_averagely
 
+# The protocol has 32-bit numbers.
+MOST_QUEUES = 2**31 - 1
+MOST_PERM = 7
 FLAG_UNIT = 0x1
 FLAG_UNIT_SUB = 0x2
 
@@ -67,7 +71,7 @@ async def topic_list(
     """List all topics."""
     topics = await admin.fetch_all_topic_list()
     if not cluster_model:
-        return Report({"topics": topics}, topics)
+        return Report({"topics": topics}, [*map(escaped, topics)])
     shown = [topic for topic in topics if not topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))]
     rows = [row for row in await of_many(shown, lambda topic: _topic_row(admin, topic)) if row is not None]
     columns = [Column("#Cluster Name"), Column("#Topic"), Column("#Consumer Group")]
@@ -134,13 +138,20 @@ async def update_topic(
     broker_addr: OnBroker = None,
     cluster_name: OnCluster = None,
     read_queue_nums: Annotated[
-        int, typer.Option("-r", "--readQueueNums", min=1, metavar="COUNT", help="Number of queues to read.")
+        int,
+        typer.Option(
+            "-r", "--readQueueNums", min=1, max=MOST_QUEUES, metavar="COUNT", help="Number of queues to read."
+        ),
     ] = 8,
     write_queue_nums: Annotated[
-        int, typer.Option("-w", "--writeQueueNums", min=1, metavar="COUNT", help="Number of queues to write.")
+        int,
+        typer.Option(
+            "-w", "--writeQueueNums", min=1, max=MOST_QUEUES, metavar="COUNT", help="Number of queues to write."
+        ),
     ] = 8,
     perm: Annotated[
-        int, typer.Option("-p", "--perm", min=0, max=7, metavar="PERM", help="Permission: 2 write, 4 read, 6 both.")
+        int,
+        typer.Option("-p", "--perm", min=0, max=MOST_PERM, metavar="PERM", help="Permission: 2 write, 4 read, 6 both."),
     ] = 6,
     order: Annotated[
         TrueFalse,
@@ -311,10 +322,17 @@ def topics_in_file(path: Path) -> list[TopicConfig]:
         ) from error
     if not topics:
         raise typer.BadParameter(f"{path} has no topics")
+    repeated = [name for name, count in Counter(topic.topic_name for topic in topics).items() if count > 1]
+    if repeated:
+        raise typer.BadParameter(f"{path} has a topic more than once: {', '.join(repeated)}")
     for topic in topics:
         if min(topic.read_queue_nums, topic.write_queue_nums) < 1:
             raise typer.BadParameter(
                 f"{path}: topic {topic.topic_name!r} needs readQueueNums and writeQueueNums from 1"
+            )
+        if not 0 <= topic.perm <= MOST_PERM:
+            raise typer.BadParameter(
+                f"{path}: topic {topic.topic_name!r} has perm {topic.perm}; use 2 (write), 4 (read) or 6 (both)"
             )
         topic.attributes = {
             key if key[:1] in {"+", "-"} else f"+{key}": value for key, value in topic.attributes.items()
@@ -366,7 +384,8 @@ async def update_topic_perm(
     admin: AdminClient,
     topic: Topic,
     perm: Annotated[
-        int, typer.Option("-p", "--perm", min=0, max=7, metavar="PERM", help="Permission: 2 write, 4 read, 6 both.")
+        int,
+        typer.Option("-p", "--perm", min=0, max=MOST_PERM, metavar="PERM", help="Permission: 2 write, 4 read, 6 both."),
     ],
     broker_addr: OnBroker = None,
     cluster_name: OnCluster = None,
@@ -424,7 +443,16 @@ class OrderMethod(StrEnum):
     delete = "delete"
 
 
-@sub_command("updateOrderConf", "Set, show or delete the order configuration of a topic.", dry_run=True)
+def _order_question(topic: str, method: OrderMethod, **_: object) -> str:
+    return f"Delete the order configuration of topic {topic}?" if method is OrderMethod.delete else ""
+
+
+@sub_command(
+    "updateOrderConf",
+    "Set, show or delete the order configuration of a topic.",
+    deletes=_order_question,
+    dry_run=True,
+)
 async def update_order_conf(
     admin: AdminClient,
     topic: Topic,
@@ -448,7 +476,7 @@ async def update_order_conf(
         order_conf = await admin.get_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
         if order_conf is None:
             raise ClientError(f"topic {topic!r} has no order configuration; set one with -m put -v BROKER:COUNT[;...]")
-        text = f"get orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
+        text = f"get orderConf success. topic=[{topic}], orderConf=[{escaped(order_conf)}]"
     else:
         order_conf = await admin.get_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
         await admin.delete_kv_config(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
@@ -472,7 +500,7 @@ def _check_order_conf(text: str) -> None:
 async def topic_cluster_list(admin: AdminClient, topic: Topic) -> Report:
     """List the clusters that have a topic."""
     clusters = await admin.get_topic_cluster_list(topic)
-    return Report({"topic": topic, "clusters": clusters}, clusters)
+    return Report({"topic": topic, "clusters": clusters}, [*map(escaped, clusters)])
 
 
 @sub_command("allocateMQ", reads=True)

@@ -43,6 +43,15 @@ async def test_a_broker_without_a_master_is_left_out_and_named():
     assert done.err == "mqadmin: broker b has slaves only, and was left out\n"
 
 
+async def test_a_value_of_a_broker_stays_on_its_line():
+    status: dict[int, Script] = {
+        RequestCode.GET_BROKER_RUNTIME_INFO: lambda _fields, _body: response(body=KVTable({"k": "v\nw : x"}).encode())
+    }
+    async with admin_stage({"a": status}) as stage:
+        done = await stage.call("brokerStatus", "-b", stage.address("a"))
+    assert done.out == f"{'k':32}: v\\nw : x\n"
+
+
 @pytest.mark.parametrize("command", ["cleanUnusedTopic", "brokerStatus", "getBrokerConfig", "updateTopic -t T"])
 async def test_an_empty_address_does_not_stand_for_all_brokers(command: str):
     async with admin_stage({"a": {}}) as stage:

@@ -70,6 +70,7 @@ def stop_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def test_watch_repeats_until_it_is_interrupted(names: ScriptedServer, monkeypatch: pytest.MonkeyPatch):
     pauses = stop_after(3, monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["mqadmin", "topicList"])
 
     done = await call(names, "topicList", "--watch", "0.5")
 
@@ -80,6 +81,23 @@ async def test_watch_repeats_until_it_is_interrupted(names: ScriptedServer, monk
     assert "\x1b" not in done.stdout
     done = await call(names, "topicList", "--watch", "0.01")
     assert (done.exit_code, "0.01 is not in the range" in done.stderr or "0.1" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words", ["clusterList --watch inf", "clusterList --watch nan", "clusterList -i 99999999999999999999"]
+)
+async def test_a_pause_without_end_is_wrong_usage(names: ScriptedServer, words: str):
+    done = await call(names, *words.split())
+    assert (done.exit_code, "86400" in done.stderr) == (2, True)
+
+
+async def test_the_heading_of_watch_is_the_command_line(names: ScriptedServer, monkeypatch: pytest.MonkeyPatch):
+    stop_after(1, monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["/bin/mqadmin", "--cluster", "my prod", "topicList", "--watch", "9"])
+    done = await call(names, "topicList", "--watch", "9")
+    assert done.stdout.splitlines()[0].endswith(
+        "Every 9 s until Ctrl-C: mqadmin --cluster 'my prod' topicList --watch 9"
+    )
 
 
 async def test_watch_goes_on_while_no_server_answers(names: ScriptedServer, monkeypatch: pytest.MonkeyPatch):
@@ -118,6 +136,30 @@ async def test_a_deletion_is_confirmed_on_a_terminal(
     assert f"Delete topic T and its messages from cluster DefaultCluster? ({names.address}) [y/N] " in done.stderr
     assert (done.exit_code, bool(names.of(RequestCode.DELETE_TOPIC_IN_NAMESRV))) == (0 if deleted else 1, deleted)
     assert ("mqadmin: nothing was changed" in done.stderr) is not deleted
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ("cleanUnusedTopic", "Delete the queues of deleted topics on all brokers of all clusters?"),
+        ("cleanExpiredCQ -c C", "Delete queue and index files of deleted messages on all brokers of cluster C?"),
+        ("deleteExpiredCommitLog -b h:1", "Delete expired commit log files on h:1?"),
+        ("updateOrderConf -t T -m delete", "Delete the order configuration of topic T?"),
+        ("updateOrderConf -t T -m get", None),
+    ],
+)
+async def test_each_deletion_asks(
+    names: ScriptedServer, words: str, question: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def confirmed(text: str, _where: str) -> bool:
+        asked.append(text)
+        return False
+
+    monkeypatch.setattr(command, "confirmed", confirmed)
+    done = await call(names, *words.split())
+    assert (asked, "nothing was changed" in done.stderr) == ([question] if question else [], question is not None)
 
 
 async def test_yes_asks_nothing(names: ScriptedServer, monkeypatch: pytest.MonkeyPatch):
@@ -194,7 +236,7 @@ async def test_ctrl_c_says_which_brokers_have_done_it(capsys: pytest.CaptureFixt
 
 
 def test_a_function_that_takes_the_flags_is_given_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(command, "SUB_COMMANDS", {})
+    monkeypatch.setattr(command, "REGISTERED", {})
 
     @sub_command("stream")
     async def stream(admin: AdminClient, as_json: bool, yes: bool, dry_run: bool) -> Report:
@@ -204,7 +246,7 @@ def test_a_function_that_takes_the_flags_is_given_them(monkeypatch: pytest.Monke
 
     CHOSEN.set(Chosen())  # without the root of mqadmin, which sets it
     ours = new_app()
-    ours.command("stream")(command.SUB_COMMANDS["stream"].function)
+    ours.command("stream")(command.REGISTERED["stream"].function)
 
     for flags, printed in (([], "False False False"), (["--json", "--yes", "--dry-run"], "True True True")):
         done = CliRunner().invoke(ours, [*flags, "-n", "127.0.0.1:1"])

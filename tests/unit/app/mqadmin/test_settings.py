@@ -36,6 +36,10 @@ def test_settings_are_listed_by_name_with_an_empty_line_after_them():
     assert settings_lines("== a ==", {"b": "2", "a": ""}) == ["== a ==", f"{'a':50}=  ", f"{'b':50}=  2", ""]
 
 
+def test_a_value_stays_on_its_line():
+    assert settings_lines("", {"a\nb": "1\n2"})[1].split("=  ") == [r"a\nb".ljust(50), r"1\n2"]
+
+
 def test_a_name_that_is_spelt_alike_is_a_hint():
     check_name("traceOn", {"traceOn": "true"})
     with pytest.raises(ClientError, match=r"no setting 'traceon'; did you mean traceOn\?"):

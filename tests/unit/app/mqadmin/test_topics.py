@@ -88,6 +88,19 @@ async def test_an_ordered_topic_on_an_unregistered_broker_is_not_created():
     assert (done.code, done.err) == (1, f"mqadmin: no registered broker has the address {other.address}\n")
 
 
+async def test_a_number_beyond_the_protocol_is_wrong_usage():
+    async with admin_stage({"a": Broker().scripts}) as stage:
+        done = await stage.call("updateTopic", "-b", stage.address("a"), "-t", "T", "-r", "9" * 20)
+    assert (done.code, "2147483647" in done.err) == (2, True)
+
+
+async def test_a_shown_order_configuration_stays_on_its_line():
+    names = KvConfig(T="a\nsuccess:4")
+    async with admin_stage({"a": {}}, [names.scripts]) as stage:
+        done = await stage.call("updateOrderConf", "-t", "T", "-m", "get")
+    assert done.out == "get orderConf success. topic=[T], orderConf=[a\\nsuccess:4]\n"
+
+
 async def test_name_servers_keep_a_topic_that_a_broker_still_has():
     deleted: Script = lambda _fields, _body: response()  # noqa: E731
     deletes: dict[int, Script] = {RequestCode.DELETE_TOPIC_IN_BROKER: deleted}
@@ -127,6 +140,9 @@ def test_a_file_has_topics_with_rocketmqs_defaults_and_attributes_that_are_set(t
         ([{"topicName": "A", "perm": "6"}], r"Expected `int`, got `str` - at `\$\[0\].perm`"),
         ([{"topicName": "a b"}], "a b.*illegal characters"),
         ([{"topicName": "A", "writeQueueNums": 0}], "topic 'A' needs readQueueNums and writeQueueNums from 1"),
+        ([{"topicName": "A", "readQueueNums": 2**31}], "Expected `int` <= 2147483647"),
+        ([{"topicName": "A", "perm": 9}], r"topic 'A' has perm 9; use 2 \(write\), 4 \(read\) or 6 \(both\)"),
+        ([{"topicName": "A"}, {"topicName": "B"}, {"topicName": "A"}], "has a topic more than once: A"),
         ([{}], "is not a list of topics"),
         ([], "has no topics"),
     ],
