@@ -148,13 +148,18 @@ def _check_private(path: Path) -> None:
 def chosen_cluster(option: str | None, chosen: Chosen, environment: Mapping[str, str] = os.environ) -> NamedCluster:
     """Return the cluster by ``-n``, the named cluster, NAMESRV_ADDR or the default of the file, in this order.
 
+    The default of a file that ``--config`` names comes before NAMESRV_ADDR.
+
     Raises:
-        typer.BadParameter: there are none, ``-n`` contradicts ``--cluster``, or the file of clusters is wrong.
+        typer.BadParameter: there are none, ``-n`` contradicts ``--cluster`` or ``--config``, or the file of clusters
+            is wrong.
     """
     if option is not None and chosen.cluster is not None:
         raise typer.BadParameter(
             f"-n {option} and --cluster {chosen.cluster} both name a cluster; give one of them", param_hint="-n"
         )
+    if option is not None and chosen.config is not None:
+        raise typer.BadParameter(f"-n {option} leaves nothing to read in --config {chosen.config}; give one of them")
     if option is not None and option.strip():
         return NamedCluster(option.strip())
     path = chosen.config or config_file(environment)
@@ -164,9 +169,15 @@ def chosen_cluster(option: str | None, chosen: Chosen, environment: Mapping[str,
                 f'{path} does not exist; write it with [clusters.{chosen.cluster}] and namesrvAddr = "HOST:PORT"'
             )
         return read_clusters(path).named(chosen.cluster, path)
+    if chosen.config is not None:
+        clusters = read_clusters(path)
+        if clusters.default is None:
+            names = ", ".join(sorted(clusters.clusters)) or "none"
+            raise typer.BadParameter(f"{path} has no default cluster; use --cluster NAME, of: {names}")
+        return clusters.clusters[clusters.default]
     if (from_environment := environment.get("NAMESRV_ADDR", "").strip()) and option is None:
         return NamedCluster(from_environment)
-    if option is None and (chosen.config is not None or path.exists()):
+    if option is None and path.exists():
         clusters = read_clusters(path)
         if clusters.default is not None:
             return clusters.clusters[clusters.default]

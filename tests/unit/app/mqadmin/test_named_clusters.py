@@ -47,11 +47,23 @@ def test_the_option_then_the_cluster_then_the_environment_then_the_default(home:
         (None, Chosen("prod", Path("/no/such")), "/no/such does not exist"),
         (None, Chosen(None, Path("/no/such")), "/no/such cannot be read: No such file"),
         (" ", Chosen(), "no name server given"),
+        ("n:9", Chosen(None, Path("mine.toml")), "-n n:9 leaves nothing to read in --config mine.toml"),
     ],
 )
 def test_what_contradicts_or_is_not_there_is_named(home: dict[str, str], option: Any, chosen: Chosen, text: str):
     with pytest.raises(typer.BadParameter, match=text):
         chosen_cluster(option, chosen, home)
+
+
+def test_a_file_that_is_given_comes_before_the_environment(tmp_path: Path, home: dict[str, str]):
+    set_too = home | {"NAMESRV_ADDR": "e:9"}
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT)
+    assert chosen_cluster(None, Chosen(None, path), set_too).namesrv_addr == "127.0.0.1:1"
+
+    path.write_text("[clusters.prod]\nnamesrvAddr = 'h:1'")
+    with pytest.raises(typer.BadParameter, match=r"mine\.toml has no default cluster; use --cluster NAME, of: prod"):
+        chosen_cluster(None, Chosen(None, path), set_too)
 
 
 def test_without_a_file_there_is_no_default(tmp_path: Path):
