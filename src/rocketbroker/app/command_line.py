@@ -2,11 +2,13 @@
 sub-commands whose modules are imported when they run.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -19,6 +21,8 @@ INSTALL_ANALYTICS: Final = "pip install 'rocketbroker[analytics]'"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 # What a shell reports of a command that SIGPIPE ended: nobody reads the rest.
 EXIT_CLOSED_PIPE: Final = 141
+# Errors of a write to what is open already, as stdout is.
+_UNWRITABLE: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 # Summaries are checked against this by a test, and so never cut.
 _LONGEST_SUMMARY: Final = 200
 # Below this width help shows summaries under the names, not beside them.
@@ -141,8 +145,10 @@ def _write_summaries(formatter: Any, rows: Sequence[tuple[str, str]]) -> None:
 def run_app(app: typer.Typer, name: str) -> None:
     """Run a command as a process: when the reader of a pipe is gone, end without a word.
 
-    Output that is still buffered would otherwise fail as the interpreter ends, which prints a traceback.
+    Output that cannot be written is one line on stderr and exit code 1. Output that is still buffered would otherwise
+    fail as the interpreter ends, which prints a traceback.
     """
+    _open_closed_streams()
     try:
         try:
             app(prog_name=name)
@@ -151,6 +157,19 @@ def run_app(app: typer.Typer, name: str) -> None:
     except BrokenPipeError:
         _drop_output()
         raise SystemExit(EXIT_CLOSED_PIPE) from None
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        _drop_output()
+        print(f"{name}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the caller has closed, as ``>&-`` does in a shell, so that none is None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - stays open
 
 
 def _drop_output() -> None:

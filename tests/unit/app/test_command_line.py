@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rocketbroker import __version__
+from rocketbroker.app.command_line import run_app
 
 MODULES = {
     "mqadmin": "app.mqadmin.cli",
@@ -47,6 +49,33 @@ def test_version_is_shown(name: str):
     said = CliRunner().invoke(app_of(name), ["--version"], prog_name=name)
 
     assert (said.exit_code, said.stdout) == (0, f"{name} {__version__}\n")
+
+
+def run_with_output(redirection: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell that redirects its output."""
+    words = [sys.executable, "-m", "rocketbroker.app.mqadmin.cli", "--version"]
+    script = f'exec "$@" {redirection}'
+    return subprocess.run(["sh", "-c", script, "sh", *words], capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without space")
+def test_output_that_cannot_be_written_is_one_line():
+    done = run_with_output(">/dev/full")
+    assert (done.returncode, done.stderr) == (1, "mqadmin: the output cannot be written: No space left on device\n")
+
+
+def test_closed_output_goes_nowhere():
+    done = run_with_output("<&- >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), OSError(28, "No space", "/data/part")])
+def test_an_error_of_another_file_stays_one(error: OSError):
+    def fail(**_options: Any) -> None:
+        raise error
+
+    with pytest.raises(OSError, match=error.strerror):
+        run_app(fail, "mqadmin")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -21,8 +21,8 @@ from rocketbroker.app.terminal import (
 
 APP = Path(options.__file__).parents[1]
 # Clear the screen by 7-bit and by 8-bit controls, rename the window, ring, delete, turn the text around.
-BAD = "a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202eb"
-SHOWN = r"a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202eb"
+BAD = "a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202e\u061cb"
+SHOWN = r"a\x1b[2J\x9b2J\x1b]0;x\x07\x7f\u202e\u061cb"
 
 
 def controls(text: str) -> set[str]:
