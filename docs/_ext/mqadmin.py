@@ -49,7 +49,8 @@ namesrvAddr = "127.0.0.1:9876"
 namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
 ```
 
-`mqadmin --cluster prod topicList` then asks the second one, and `mqadmin topicList` the first.
+`mqadmin --cluster prod topicList` then asks the second one, and `mqadmin topicList` the first. `NAMESRV_ADDR` comes
+before the default of the file, but not before that of a file that `--config` names.
 
 ## Users and signatures
 
