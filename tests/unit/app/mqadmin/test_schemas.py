@@ -14,16 +14,37 @@ WITHOUT_JSON = {"alerts", "grafana"}
 NAMES = [name for name in SUB_COMMANDS if name not in WITHOUT_JSON]
 
 
-def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
-    """All schemas of objects in a schema."""
-    if isinstance(schema, dict):
-        if schema.get("type") == "object":
-            yield schema
-        for each in schema.values():
-            yield from objects_in(each)
-    if isinstance(schema, list):
-        for each in schema:
-            yield from objects_in(each)
+# What a schema is made of; another keyword would need a look here.
+KEYWORDS = {
+    *("$schema", "$comment", "title", "type", "properties", "required", "additionalProperties"),
+    *("items", "anyOf", "oneOf", "enum", "const", "minimum", "maximum", "pattern", "minItems", "maxItems"),
+}
+
+
+def faults_in(schema: Any, path: str = "$") -> Iterator[str]:
+    """The places in a schema where a value of any shape would pass."""
+    if not isinstance(schema, dict):
+        yield f"{path}: anything passes"
+        return
+    types = schema.get("type", [])
+    types = {types} if isinstance(types, str) else set(types)
+    unknown = schema.keys() - KEYWORDS
+    if unknown:
+        yield f"{path}: unknown keywords {sorted(unknown)}"
+    if not types and not schema.keys() & {"anyOf", "oneOf", "enum", "const", "$comment"}:
+        yield f"{path}: any type passes"
+    if "object" in types and schema.get("additionalProperties", True) is True:
+        yield f"{path}: any key passes"
+    if "array" in types and "items" not in schema:
+        yield f"{path}: any item passes"
+    for name, each in schema.get("properties", {}).items():
+        yield from faults_in(each, f"{path}.{name}")
+    if isinstance(others := schema.get("additionalProperties"), dict):
+        yield from faults_in(others, f"{path}.*")
+    if "items" in schema:
+        yield from faults_in(schema["items"], f"{path}[]")
+    for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from faults_in(each, f"{path}|")
 
 
 def test_there_is_one_for_each_sub_command_and_no_other():
@@ -36,9 +57,24 @@ def test_a_schema_is_valid_and_names_all_keys(name: str):
 
     Draft202012Validator.check_schema(schema)
     assert schema["title"] == f"mqadmin {name} --json"
-    assert [each for each in objects_in(schema) if each.keys() == {"type"}] == []
-    assert [each for each in objects_in(schema) if each.get("additionalProperties") is True] == []
-    assert next(objects_in(schema), None) is not None
+    assert list(faults_in(schema)) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({}, "$: any type passes"),
+        (True, "$: anything passes"),
+        ({"type": ["null", "object"]}, "$: any key passes"),
+        ({"type": "object", "additionalProperties": True}, "$: any key passes"),
+        ({"type": "array"}, "$: any item passes"),
+        ({"anyOf": [{"type": "array", "items": {"type": "object"}}]}, "$|[]: any key passes"),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": {}}, "$.a: any type passes"),
+        ({"type": "object", "$ref": "x", "additionalProperties": False}, "$: unknown keywords ['$ref']"),
+    ],
+)
+def test_a_schema_that_lets_anything_pass_is_noticed(schema: Any, fault: str):
+    assert fault in list(faults_in(schema))
 
 
 def test_another_key_a_missing_one_and_another_type_are_noticed():
