@@ -108,22 +108,24 @@ waited for. See [Move and follow messages](../how-to/move-messages.md).""",
     "export": (
         f"""\
 Not a command of RocketMQ. {_SELECT}; `--key` reads all of the time, and leaves out the others. The rows are those of
-[mqanalytics export](jobs.md), with decompressed bodies. In JSON: `topics`, `to`, `format`, `messages` and
-`damaged`. See [Move and follow messages](../how-to/move-messages.md).""",
+[mqanalytics export](jobs.md), with decompressed bodies. In JSON: `topics`, `to`, `format`, `messages`, and the
+numbers `damaged` and `missing` of those that could not be exported. See
+[Move and follow messages](../how-to/move-messages.md).""",
         "mqadmin export -n 127.0.0.1:9876 TopicTest --to topic-test.jsonl",
     ),
     "import": (
         """\
 Not a command of RocketMQ. Reads what `mqadmin export` and `mqanalytics export` write: JSON lines, also gzipped, and
-Parquet. In JSON: `source`, `dryRun`, `sent` by topic and `skipped` by reason. See
+Parquet. In JSON: `source`, `dryRun`, `sent` by topic, `skipped` by reason, and `unsafe`: the
+number sent by each status other than SEND_OK. See
 [Move and follow messages](../how-to/move-messages.md).""",
         "mqadmin import -n 127.0.0.1:9876 topic-test.jsonl --to-topic TopicTest=Copy",
     ),
     "resendDlq": (
         """\
 Not a command of RocketMQ. Without `--yes` the dead letters are shown only. In JSON: `group`, `dryRun`, `leftOut` by
-reason, and `messages` or the number `sent`; with `--undo` the numbers `recalled`, `held` and `delivered`. See
-[Move and follow messages](../how-to/move-messages.md).""",
+reason, and `messages`, or the numbers `sent`, `failed` and `unknown`, and `record`, the file. With `--undo` it has the
+numbers `recalled`, `held` and `delivered`. See [Move and follow messages](../how-to/move-messages.md).""",
         "mqadmin resendDlq -n 127.0.0.1:9876 CG_Test --topic TopicTest --yes",
     ),
 }

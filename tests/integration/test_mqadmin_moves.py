@@ -1,6 +1,7 @@
 """mqadmin tail, export, import and resendDlq at running brokers: what arrives, interruptions, and bad input."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -11,10 +12,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
+from rocketbroker.app.mqadmin.resend_record import RecordLine
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.consumer.push_consumer import PushConsumer
 from rocketbroker.client.core.errors import TopicRouteError
@@ -56,12 +59,17 @@ class Place:
         assert (ran.code, ran.err) == (0, ""), ran
         return checked(words[0], json.loads(ran.out))
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
         """Start mqadmin as a process; its output is a pipe."""
         command = [sys.executable, "-m", "rocketbroker.app.mqadmin.cli", *words]
         environment = {**os.environ, "NAMESRV_ADDR": self.mq.namesrv_addr}
         return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=self.folder
+            command,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=self.folder,
         )
 
     async def fill(self, count: int = COUNT) -> None:
@@ -309,6 +317,9 @@ async def test_wrong_sources_and_targets_are_explained(place: Place):
         (("import", "-", "--resume"), "cannot be resumed"),
         (("export", "T", "--to", "-", "--format", "parquet"), "writes JSON lines to stdout"),
         (("export", "T", "--to", missing, "--resume"), "there is no interrupted export"),
+        (("export", "T", "--to", f"{missing}.gz"), "an export is not compressed"),
+        (("export", "T", "--to", missing, "-s", "||"), "names no tag"),
+        (("export", "T", "--to", missing, "--key", ""), "-k is empty"),
         (("export", "T", "--to", missing, "--format", "csv"), "use jsonl or parquet"),
         (("export", "T", "--to", f"{missing}/x/y"), "No such file"),
         (("export", "T", "--to", missing, "--from", "2026-01-02", "--until", "2026-01-01"), "--from is not before"),
@@ -316,6 +327,66 @@ async def test_wrong_sources_and_targets_are_explained(place: Place):
         ran = await place.run(*words)
         assert ran.code in {1, 2}
         assert reason in ran.err.replace("│ ", ""), ran
+
+
+async def test_an_export_of_a_topic_that_was_created_again_is_not_resumed(place: Place):
+    await place.fill(8)
+    target = place.folder / "t.jsonl"
+    whole = place.folder / "whole.jsonl"
+    assert (await place.json("export", "T", "T", "--to", str(whole)))["messages"] == 8, (
+        "a topic given twice counts once"
+    )
+    lines = whole.read_bytes().splitlines(keepends=True)
+    options = {"topics": ["T"], "format": "jsonl", "from": None, "until": None, "key": None, "tags": None, "sql": None}
+    queues = [
+        {"topic": "T", "brokerName": "broker-a", "queueId": 0, "next": 2, "end": 4, "lastOffset": 1},
+        {"topic": "T", "brokerName": "broker-a", "queueId": 1, "next": 0, "end": 4},
+    ]
+    state = place.folder / "t.jsonl.part.state"
+    part = place.folder / "t.jsonl.part"
+    for changed, refused in (
+        ({"lastMsgId": json.loads(lines[1])["msg_id"]}, False),
+        ({"lastMsgId": "7F00000100002A9F0000000000000000"}, True),
+        ({"next": 90, "end": 100}, True),
+    ):
+        part.write_bytes(b"".join(lines[:2]))
+        mark = part.stat().st_size
+        saved = {"options": options, "mark": mark, "rows": 2, "queues": [{**queues[0], **changed}, queues[1]]}
+        state.write_text(json.dumps(saved))
+        ran = await place.run("export", "T", "--to", str(target), "--resume")
+        assert ran.code == (2 if refused else 0), ran
+        if refused:
+            assert "topic T was created again since this export began" in ran.err
+        else:
+            assert target.read_bytes() == whole.read_bytes()
+            target.unlink()
+
+
+async def test_an_import_of_a_terminal_can_be_interrupted(place: Place):
+    process = place.start("import", "-", stdin=subprocess.PIPE)
+    await place.fill(2)
+    row = (await place.run("export", "T", "--to", "-")).out.splitlines()[0].replace('"T"', '"Copy"')
+    assert process.stdin is not None
+    process.stdin.write(f"{row}\n".encode() * 100)
+    process.stdin.flush()
+    await until_async(lambda: place.messages("Copy"))
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(process.wait, 20) == 130
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+async def test_a_source_is_imported_by_one_run_at_a_time(place: Place):
+    await place.fill(2)
+    file = place.folder / "t.jsonl"
+    await place.run("export", "T", "--to", str(file))
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ran = await place.run("import", str(file), "--to-topic", "T=Copy")
+    assert (ran.code, "is in use by another run of mqadmin" in ran.err.replace("│ ", "")) == (2, True)
 
 
 # -- resendDlq
@@ -401,13 +472,16 @@ async def test_copies_that_are_held_are_recalled(place: Place):
 
 async def test_letters_of_a_killed_run_are_not_sent_again_unasked(place: Place):
     await dead_letters(place, 2)
-    first = (await place.messages("%DLQ%CG"))[0].offset_msg_id
+    first = (await place.messages("%DLQ%CG"))[0]
+    line = RecordLine("sending", first.offset_msg_id, 1, first.uniq_key or "", first.store_timestamp)
     record = place.folder / "record.jsonl"
-    record.write_text(json.dumps({"state": "sending", "dlqMsgId": first, "time": 1, "topic": "T"}) + '\n{"state": "se')
+    record.write_bytes(msgspec.json.encode(line) + b'\n{"state": "se')
     words = ("resendDlq", "CG", "--record", str(record), "--yes")
     done = await place.json(*words)
     assert done["sent"] == 1
     assert list(done["leftOut"].values()) == [1]
+    undo = await place.run(*words[:-1], "--undo", "--dry-run")
+    assert (undo.code, "outcome unknown; perhaps a copy was sent" in undo.err) == (1, True)
     assert (await place.json(*words, "--again"))["sent"] == 1
 
 
@@ -421,6 +495,7 @@ async def test_wrong_uses_of_resend_dlq_are_explained(place: Place):
         (("CG", "--undo", "--undo-for", "5", "--to", "topic"), "give either --undo-for"),
         (("CG", "--undo-for", "5"), "--undo-for needs --to topic"),
         (("CG", "--yes", "--dry-run"), "give either --yes"),
+        (("CG", "--undo", "--record", str(place.folder / "none")), "--undo: there is no record"),
         (("CG", "--record", str(other)), "is no record of resendDlq"),
     ):
         ran = await place.run("resendDlq", *words)
@@ -449,7 +524,9 @@ async def test_an_import_that_is_rejected_says_how_to_resume(place: Place):
     file = place.folder / "t.jsonl"
     await place.run("export", "T", "--to", str(file))
     ran = await place.run("import", str(file), "--to-topic", "T=a b")
-    assert (ran.code, "illegal characters" in ran.out) == (0, True)
+    assert (ran.code, "4 messages were left out" in ran.err, "illegal characters" in ran.err) == (1, True, True)
+    ran = await place.run("import", str(file), "--to-topic", "T=Copy", "--max-size", "3")
+    assert (ran.code, "4 messages were left out: body over 3 bytes; raise --max-size" in ran.err) == (1, True)
     async with AdminClient(place.mq.namesrv_addr) as admin:
         await admin.create_and_update_topic_config(place.mq.broker_addr, TopicConfig("Closed", 2, 2, 4))
     ran = await place.run("import", str(file), "--to-topic", "T=Closed")

@@ -5,11 +5,13 @@ Needs neither pyspark nor pyarrow, so that JSON lines are written and read witho
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from rocketbroker.client.core.errors import InvalidMessageError
-from rocketbroker.client.core.message import Message
+from rocketbroker.client.core.message import MAX_MESSAGE_SIZE, Message
 from rocketbroker.client.producer.copied_message import copied_message
 from rocketbroker.codec.message.compression import decompress
 from rocketbroker.codec.message.message_const import (
@@ -18,7 +20,7 @@ from rocketbroker.codec.message.message_const import (
     INNER_BATCH_FLAG,
     PROPERTY_KEYS,
 )
-from rocketbroker.codec.message.message_ext import MessageExt
+from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.topic_validator import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -36,7 +38,11 @@ REPLAY_SCHEMA: Final = (
 COLUMNS: Final = tuple(column.split()[0] for column in REPLAY_SCHEMA.split(", "))
 #: Reason to leave out a row that lacks values of every message: a line of invalid JSON, or of another kind of file.
 NO_MESSAGE: Final = "not a message of an export"
-_NEVER_NULL: Final = ("topic", "queue_id", "store_timestamp", "flag", "sys_flag")
+#: Reasons to leave out a row that are no failure: its message belongs to the brokers it comes from.
+RETRY_OR_DEAD_LETTER: Final = "retry or dead letter"
+SYSTEM_TOPIC: Final = "system topic"
+#: Begin of the reason to leave out a message that is too large.
+OVER_SIZE: Final = "body over "
 _CRC_MASK: Final = 0x7FFFFFFF
 _IS_COMPRESSED: Final = COMPRESSED_FLAG | COMPRESSION_TYPE_COMPARATOR
 
@@ -81,44 +87,116 @@ def row_in_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**value, "body": base64.b64decode(body, validate=True) if isinstance(body, str) else b""}
 
 
+class ReplayRow(msgspec.Struct):
+    """The columns of a row that a replay needs, and their types."""
+
+    topic: str
+    queue_id: int
+    store_timestamp: int
+    flag: int
+    sys_flag: int
+    broker: str | None = None
+    body: bytes | None = None
+    properties: dict[str, str] | None = None
+
+
+def replay_row(row: Mapping[str, Any]) -> ReplayRow | None:
+    """Return the columns that a replay needs; None if one is missing, or of another type."""
+    try:
+        return msgspec.convert(row, ReplayRow)
+    except msgspec.ValidationError:
+        return None
+
+
+class Origin(NamedTuple):
+    """The queue that a message was exported from; ``broker`` is empty where the export does not tell it."""
+
+    broker: str
+    topic: str
+    queue_id: int
+
+
 class Ready(NamedTuple):
     """A message to send, with its original queue and store time."""
 
     message: Message
-    queue: tuple[str, int]
+    queue: Origin
     stored_ms: int
 
 
-def prepare(row: Mapping[str, Any], topics: Mapping[str, str]) -> Ready | str:
-    """Return the message in a row with ``COLUMNS``, or the reason to leave it out; ``topics`` renames topics.
+class TargetQueues:
+    """Target queues of original queues: one for each, so that order is kept, and all of them in use.
+
+    Within a topic an original queue gets the number of its id, or if that is taken by a queue of another broker, the
+    lowest number that is free. So the queues of several brokers spread over all queues of the target. The numbers
+    depend on the order of appearance only.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Origin, int] = {}
+        self._taken: dict[str, set[int]] = {}
+        self._free: dict[str, int] = {}
+
+    def number(self, origin: Origin) -> int:
+        """Return the number of an original queue, a new one at its first appearance."""
+        found = self._numbers.get(origin)
+        if found is not None:
+            return found
+        taken = self._taken.setdefault(origin.topic, set())
+        number = origin.queue_id
+        if number in taken:
+            number = self._free.get(origin.topic, 0)
+            while number in taken:
+                number += 1
+            self._free[origin.topic] = number
+        taken.add(number)
+        self._numbers[origin] = number
+        return number
+
+
+def queue_of_number(number: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
+    """Return the queue of a number, counted around: a ``QueueSelector`` once the number is given."""
+    return queues[number % len(queues)]
+
+
+def prepare(row: Mapping[str, Any], topics: Mapping[str, str], max_size: int = MAX_MESSAGE_SIZE) -> Ready | str:
+    """Return the message in a row with ``COLUMNS``, or the reason to leave it out.
 
     Keys, tags, flag, body and all properties of the application are kept. RocketMQ's own properties, including the
     unique id, are set again. A compressed body is decompressed; the client compresses it again.
+
+    Args:
+        row: the row.
+        topics: new names of topics by old ones.
+        max_size: largest body in bytes.
     """
-    if any(row.get(name) is None for name in _NEVER_NULL):
+    found = replay_row(row)
+    if found is None:
         return NO_MESSAGE
-    topic = row["topic"]
-    reason = _why_not(topic, row["sys_flag"])
+    topic = found.topic
+    reason = _why_not(topic, found.sys_flag)
     if reason:
         return reason
-    body = bytes(row["body"] or b"")
-    if body and row["sys_flag"] & COMPRESSED_FLAG:
+    body = found.body or b""
+    if body and found.sys_flag & COMPRESSED_FLAG:
         try:
-            body = decompress(body, row["sys_flag"])
+            body = decompress(body, found.sys_flag)
         except CodecError:
             return "body cannot be decompressed"
+    if len(body) > max_size:
+        return f"{OVER_SIZE}{max_size:,} bytes"
     try:
-        message = copied_message(topics.get(topic, topic), body, dict(row["properties"] or {}), row["flag"])
+        message = copied_message(topics.get(topic, topic), body, found.properties or {}, found.flag, max_size=max_size)
     except InvalidMessageError as error:
         return str(error)
-    return Ready(message, (topic, row["queue_id"]), row["store_timestamp"])
+    return Ready(message, Origin(found.broker or "", topic, found.queue_id), found.store_timestamp)
 
 
 def _why_not(topic: str, sys_flag: int) -> str:
     if topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
-        return "retry or dead letter"
+        return RETRY_OR_DEAD_LETTER
     if topic == RMQ_SYS_SCHEDULE_TOPIC or is_system_topic(topic):
-        return "system topic"
+        return SYSTEM_TOPIC
     if sys_flag & INNER_BATCH_FLAG:
         return "batch of a BatchCQ topic"
     return ""

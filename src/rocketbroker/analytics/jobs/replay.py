@@ -7,7 +7,7 @@ once: a message is sent again if its acknowledgement was lost, or does not say t
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -17,11 +17,17 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketbroker.analytics.jobs.exported_rows import COLUMNS, REPLAY_SCHEMA, Ready, prepare
+from rocketbroker.analytics.jobs.exported_rows import (
+    COLUMNS,
+    REPLAY_SCHEMA,
+    Origin,
+    Ready,
+    TargetQueues,
+    prepare,
+    queue_of_number,
+)
 from rocketbroker.analytics.spark.send_lanes import RETRY_TIMES, Sender, SendLanes, send_until_ok
 from rocketbroker.analytics.spark.spark_progress import reason_of
-from rocketbroker.client.core.message import Message
-from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
 
@@ -95,7 +101,8 @@ class Replay:
         self._sender = sender
         self._topics = topics or {}
         self._lanes = SendLanes(self._send, clock, lanes=lanes, rate=rate, most_bytes=_MOST_BYTES)
-        self._lane_numbers: dict[tuple[str, int], int] = {}
+        self._lane_numbers: dict[Origin, int] = {}
+        self._targets = TargetQueues()
         self._progress = progress
         self._done = Replayed()
         self._dealt_ms: int | None = None
@@ -120,13 +127,15 @@ class Replay:
                 if isinstance(ready, str):
                     self._done.skipped[ready] += 1
                     continue
+                self._targets.number(ready.queue)  # in the order of the rows
                 lane = self._lane_numbers.setdefault(ready.queue, len(self._lane_numbers))
                 await self._lanes.put(ready, lane, len(ready.message.body))
                 self._dealt_ms = ready.stored_ms
 
     async def _send(self, ready: Ready) -> None:
-        """Send a message to the queue with its original number."""
-        await send_until_ok(self._sender, ready.message, partial(_queue, ready.queue[1]), RETRY_TIMES)
+        """Send a message to the one queue for those of its original queue."""
+        queue = partial(queue_of_number, self._targets.number(ready.queue))
+        await send_until_ok(self._sender, ready.message, queue, RETRY_TIMES)
         self._done.sent[ready.message.topic] += 1
         self._progress(self._done.sent.total())
 
@@ -137,8 +146,3 @@ def _reason(error: Exception) -> str:
         return str(error)
     logger.error("replay: it ends with an unexpected error", exc_info=error)
     return f"{type(error).__name__}: {error}"
-
-
-def _queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
-    """Return the same queue for all messages of the original queue ``queue_id``, to keep their order."""
-    return queues[queue_id % len(queues)]

@@ -32,11 +32,13 @@ class Sender(Protocol):
         """Send a message to the selected queue, or to any; return the broker's acknowledgement."""
 
 
-async def send_until_ok(sender: Sender, message: Message, queue: QueueSelector | None, retry_times: int) -> None:
-    """Send until a broker acknowledges with SEND_OK, at most ``1 + retry_times`` times.
+async def send_until_ok(
+    sender: Sender, message: Message, queue: QueueSelector | None, retry_times: int, *, accepts_stored: bool = False
+) -> SendStatus:
+    """Send until a broker acknowledges with SEND_OK, at most ``1 + retry_times`` times, and return the status.
 
-    Any other status means that the message is stored, and may be lost with the broker: it is sent again. So is one
-    whose error may pass. Each try may leave a copy.
+    Any other status means that the message is stored, and may be lost with the broker: it is sent again unless
+    ``accepts_stored``. So is one whose error may pass. Each try may leave a copy.
 
     Raises:
         RocketBrokerError: error of the last try, or one that does not pass.
@@ -45,8 +47,8 @@ async def send_until_ok(sender: Sender, message: Message, queue: QueueSelector |
     for left in reversed(range(1 + retry_times)):
         try:
             result = await sender.send(message, queue)
-            if result.send_status is SendStatus.SEND_OK:
-                return
+            if accepts_stored or result.send_status is SendStatus.SEND_OK:
+                return result.send_status
             raise SendFailedError(
                 f"broker {result.message_queue.broker_name} stored the message, but answered "
                 f"{result.send_status.name}: it may be lost with the broker; look at the broker's disk and slaves",
@@ -58,6 +60,7 @@ async def send_until_ok(sender: Sender, message: Message, queue: QueueSelector |
                 raise
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise AssertionError("the last try returns or raises")
 
 
 class SendLanes(Generic[T]):

@@ -3,11 +3,13 @@
 A row has the form of ``exported_rows``, which ``mqanalytics export`` writes too.
 """
 
+import fcntl
 import gzip
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -24,7 +26,25 @@ PART: Final = ".part"
 _MOST_ROWS: Final = 50_000
 _MOST_BYTES: Final = 64 << 20
 _ROWS_AT_ONCE: Final = 1000
-_PARQUET_PART: Final = re.compile(r"part-(\d{5})\.parquet")
+_PARQUET_PART: Final = re.compile(r"part-(?P<number>\d{5,})\.(?:parquet|(?P<draft>tmp))")
+
+
+def lock(file: int, path: Path) -> None:
+    """Lock an open file or folder for this process, until it is closed.
+
+    Two runs that continue the same work would do it twice, and overwrite what the other one notes.
+
+    Args:
+        file: descriptor.
+        path: its name, for the text of the error.
+
+    Raises:
+        ConfigError: another process has locked it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(f"{path} is in use by another run of mqadmin; wait until that ends") from error
 
 
 class RowWriter(Protocol):
@@ -53,31 +73,51 @@ class JsonLinesWriter:
     Args:
         path: the file.
         mark: mark to continue behind; None begins at the start.
+
+    Raises:
+        ConfigError: another run writes it; it exists already, or is shorter than the mark.
     """
 
     def __init__(self, path: Path, mark: int | None) -> None:
         self._path = path
         self._part = path.with_name(path.name + PART)
-        self._file: IO[bytes] = self._part.open("wb" if mark is None else "r+b")
-        if mark is not None:
-            self._file.truncate(mark)
-            self._file.seek(mark)
+        try:
+            self._file: IO[bytes] = self._part.open("xb" if mark is None else "r+b")
+        except FileExistsError as error:
+            raise _foreign(self._part) from error
+        try:
+            lock(self._file.fileno(), self._part)
+            if mark is not None:
+                self._continue_at(mark)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _continue_at(self, mark: int) -> None:
+        size = self._file.seek(0, os.SEEK_END)
+        if size < mark:
+            raise _shortened(self._part, f"has {size:,} bytes of {mark:,}")
+        self._file.truncate(mark)
+        self._file.seek(mark)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
 
     def mark(self, *, force: bool = False) -> int | None:
         self._file.flush()
+        # On disk before the state that counts these rows: a power loss must not leave a state ahead of them.
+        os.fsync(self._file.fileno())
         return self._file.tell()
 
     def finish(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.close()
         self._part.replace(self._path)
+        self.close()
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk: rows behind the last mark are read again
+            self._file.close()
 
 
 class ParquetWriter:
@@ -88,7 +128,8 @@ class ParquetWriter:
         mark: mark to continue behind; None begins at the start.
 
     Raises:
-        ConfigError: pyarrow is not installed.
+        ConfigError: pyarrow is not installed; another run writes the folder; it exists already, or lacks files before
+            the mark.
     """
 
     def __init__(self, path: Path, mark: int | None) -> None:
@@ -106,14 +147,31 @@ class ParquetWriter:
         )
         self._path = path
         self._part = path.with_name(path.name + PART)
-        self._part.mkdir(parents=True, exist_ok=True)
+        if mark is None:
+            try:
+                self._part.mkdir(parents=True)
+            except FileExistsError as error:
+                raise _foreign(self._part) from error
+        self._folder = os.open(self._part, os.O_RDONLY | os.O_DIRECTORY)
         self._files = mark or 0
-        for each in self._part.iterdir():
-            found = _PARQUET_PART.fullmatch(each.name)
-            if found is None or int(found[1]) >= self._files:
-                each.unlink()
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
+        try:
+            lock(self._folder, self._part)
+            self._drop_behind_the_mark()
+        except BaseException:
+            self.close()
+            raise
+
+    def _drop_behind_the_mark(self) -> None:
+        names = {_part_name(number) for number in range(self._files)}
+        missing = sorted(names - {each.name for each in self._part.iterdir()})
+        if missing:
+            raise _shortened(self._part, f"lacks {missing[0]}")
+        for each in self._part.iterdir():
+            found = _PARQUET_PART.fullmatch(each.name)
+            if found is not None and (found["draft"] or int(found["number"]) >= self._files):
+                each.unlink()
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._rows += rows
@@ -127,21 +185,42 @@ class ParquetWriter:
     def _flush(self) -> None:
         rows = [{**row, "properties": list(row["properties"].items())} for row in self._rows]
         table = self._pa.Table.from_pylist(rows, schema=self._schema)
-        target = self._part / f"part-{self._files:05}.parquet"
+        target = self._part / _part_name(self._files)
         draft = target.with_suffix(".tmp")
-        self._pq.write_table(table, draft)
+        with draft.open("wb") as file:
+            self._pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(target)
+        os.fsync(self._folder)
         self._files += 1
         self._rows, self._bytes = [], 0
 
     def finish(self) -> None:
         self.mark(force=True)
         if not self._files:
-            self._pq.write_table(self._schema.empty_table(), self._part / "part-00000.parquet")
+            self._pq.write_table(self._schema.empty_table(), self._part / _part_name(0))
         self._part.replace(self._path)
 
     def close(self) -> None:
         self._rows = []
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:05}.parquet"
+
+
+def _foreign(part: Path) -> ConfigError:
+    return ConfigError(f"{part} exists, and no interrupted export belongs to it; remove it, or name another target")
+
+
+def _shortened(part: Path, found: str) -> ConfigError:
+    return ConfigError(
+        f"{part} {found} that were written: it cannot be continued; remove it and {part.name}.state to begin again"
+    )
 
 
 class StreamWriter:

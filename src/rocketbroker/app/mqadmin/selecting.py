@@ -93,6 +93,10 @@ def wanted(
         raise typer.BadParameter("--from is not before --until")
     if tags is not None and sql is not None:
         raise typer.BadParameter("give either -s (tags) or --sql")
+    if key is not None and not key.strip():
+        raise typer.BadParameter("-k is empty, and no message has an empty key; give a key, or leave the option out")
+    if tags is not None and not tags.replace("|", "").strip():
+        raise typer.BadParameter(f"-s {tags!r} names no tag; give TagA || TagB, or * for all messages")
     if sql is not None:
         # A broker of Apache RocketMQ that cannot parse the expression of a pull answers all messages. The parser takes
         # 0.1 s to import.

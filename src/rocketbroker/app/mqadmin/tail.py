@@ -97,7 +97,17 @@ class Tail:
     async def show_all(self, queue: ReadableQueue, begin: int) -> None:
         """Print the messages of a queue that are there."""
         end = await self._admin.queue_max_offset(queue)
-        pulls = self._admin.read_messages(queue, begin, end, selector=self._wanted.selector)
+        if begin > end:
+            note(queue.queue, f"there is no message at offset {begin}; the queue ends before offset {end}")
+        pulls = self._admin.read_messages(
+            queue,
+            begin,
+            end,
+            selector=self._wanted.selector,
+            on_gap=lambda gap: note(
+                queue.queue, f"the messages at offsets {gap.begin} to {gap.end - 1} are not there any more"
+            ),
+        )
         await self._show_pulls(queue, pulls)
 
     async def follow(self, queue: ReadableQueue, begin: int) -> None:
@@ -274,13 +284,13 @@ async def _follow(
 
     Raises:
         RocketBrokerError: the first error of a queue that waiting does not mend.
-        BrokenPipeError: nobody reads the output any more.
+        OSError: the output cannot be written; BrokenPipeError if nobody reads it any more.
     """
     try:
         await _follow_all(admin, out, start, queues)
     except ExceptionGroup as errors:
         first = errors.exceptions[0]
-        if not isinstance(first, RocketBrokerError | BrokenPipeError):
+        if not isinstance(first, RocketBrokerError | OSError):
             raise
         raise first from None
 

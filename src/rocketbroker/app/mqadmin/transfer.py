@@ -9,20 +9,33 @@ Ctrl-C also notes which of the batch were acknowledged, so that only those in fl
 """
 
 import asyncio
+import os
 import sys
+import threading
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import typer
 
-from rocketbroker.analytics.jobs.exported_rows import NO_MESSAGE, Ready, exported_row, prepare
+from rocketbroker.analytics.jobs.exported_rows import (
+    NO_MESSAGE,
+    OVER_SIZE,
+    RETRY_OR_DEAD_LETTER,
+    SYSTEM_TOPIC,
+    Origin,
+    Ready,
+    TargetQueues,
+    exported_row,
+    prepare,
+    queue_of_number,
+    replay_row,
+)
 from rocketbroker.analytics.spark.send_lanes import send_until_ok
 from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.app.mqadmin.message_files import (
@@ -33,16 +46,18 @@ from rocketbroker.app.mqadmin.message_files import (
     StreamWriter,
     export_files,
     json_rows,
+    lock,
     rows_of,
 )
 from rocketbroker.app.mqadmin.selecting import From, Key, Sql, Tags, Until, Wanted, wanted
 from rocketbroker.app.terminal import progress, say
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.client.admin.message_admin import ReadableQueue
-from rocketbroker.client.core.message import Message
+from rocketbroker.client.admin.message_admin import Gap, ReadableQueue
+from rocketbroker.client.core.message import MAX_MESSAGE_SIZE, SendStatus
 from rocketbroker.client.producer.producer import Producer
-from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.common.errors import ConfigError, RocketBrokerError, StoreError
+
+T = TypeVar("T")
 
 _STATE: Final = ".state"
 _IMPORT_STATE: Final = ".import"
@@ -54,19 +69,23 @@ _BATCH_BYTES: Final = 4 << 20
 _IN_FLIGHT: Final = 16
 # Tries of a message beyond the first: with their pauses they outlast the restart of a broker.
 _RETRIES: Final = 6
+# Reasons to leave out a row that are no failure.
+_EXPECTED: Final = frozenset({RETRY_OR_DEAD_LETTER, SYSTEM_TOPIC})
 _NOT_KEPT: Final = (
     "not kept: ids, offsets, times, hosts, counts of retries, delays and transactions; each message is a new one"
 )
 
 
 class QueueState(msgspec.Struct, rename="camel"):
-    """Progress of an export in one queue: the next offset to read, and the end."""
+    """Progress of an export in one queue: the next offset to read, the end, and the last message that was read."""
 
     topic: str
     broker_name: str
     queue_id: int
     next: int
     end: int
+    last_offset: int = -1
+    last_msg_id: str = ""
 
 
 class ExportState(msgspec.Struct, rename="camel"):
@@ -79,7 +98,10 @@ class ExportState(msgspec.Struct, rename="camel"):
 
 
 class ImportState(msgspec.Struct, rename="camel"):
-    """Progress of an import: its options, the files, the rows done, and those acknowledged of the next batch."""
+    """Progress of an import: its options, the files, the rows done, and those acknowledged of the next batch.
+
+    ``sent`` counts by topic, ``skipped`` by reason, ``unsafe`` what is sent with a status other than SEND_OK.
+    """
 
     options: dict[str, Any]
     files: dict[str, int]
@@ -87,6 +109,7 @@ class ImportState(msgspec.Struct, rename="camel"):
     acknowledged: list[int] = []
     sent: dict[str, int] = {}
     skipped: dict[str, int] = {}
+    unsafe: dict[str, int] = {}
 
 
 @sub_command("export", "Write the messages of topics to a file.")
@@ -117,7 +140,12 @@ async def export(
     kind = form or ("parquet" if to.endswith(".parquet") else "jsonl")
     if kind not in {"jsonl", "parquet"}:
         raise typer.BadParameter(f"--format {kind!r} is unknown; use jsonl or parquet")
+    if to.endswith(".gz"):
+        raise typer.BadParameter(
+            f"--to {to!r}: an export is not compressed; name it without .gz, and compress it after"
+        )
     selected = wanted(from_time, until, key, tags, sql)
+    topics = list(dict.fromkeys(topics))
     options = {
         "topics": topics,
         "format": kind,
@@ -130,9 +158,11 @@ async def export(
     run = Export(admin, to, options, selected)
     state = await run.run(resume=resume)
     if to == "-":
-        return Report(None, [])
+        return Report(None, [], run.gaps)
     data = {"topics": topics, "to": to, "format": kind, "messages": state.rows, "damaged": run.damaged}
+    data["missing"] = run.missing
     failures = [f"{run.damaged} damaged messages were left out"] if run.damaged else []
+    failures += run.gaps
     return Report(data, [f"{to}: {state.rows:,} messages"], failures)
 
 
@@ -154,6 +184,8 @@ class Export:
         self._path = Path(to)
         self._state_path = self._path.with_name(self._path.name + PART + _STATE)
         self.damaged = 0
+        self.missing = 0
+        self.gaps: list[str] = []
 
     async def run(self, *, resume: bool) -> ExportState:
         """Export, and return the final state.
@@ -166,6 +198,9 @@ class Export:
                 raise ConfigError("--to - writes JSON lines to stdout, and cannot be resumed; name a file")
             return await self._write(StreamWriter(), await self._new_state())
         state = self._saved(resume=resume)
+        if state is not None:
+            for place in state.queues:
+                await self._check_unchanged(place)
         make: type[JsonLinesWriter | ParquetWriter] = (
             ParquetWriter if self._options["format"] == "parquet" else JsonLinesWriter
         )
@@ -174,9 +209,9 @@ class Export:
             writer = make(self._path, None if state is None else state.mark)
         except OSError as error:
             raise ConfigError(f"--to {self._to}: {error.strerror}") from error
-        if state is None:
-            self._save(begun)
         try:
+            if state is None:
+                self._save(begun)
             done = await self._write(writer, begun)
         finally:
             writer.close()
@@ -198,6 +233,24 @@ class Export:
             )
         check_options(state.options, self._options, self._state_path)
         return state
+
+    async def _check_unchanged(self, place: QueueState) -> None:
+        """Check that a queue still is the one that an interrupted export has read.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        queue = await self._admin.readable_queue(place.topic, place.broker_name, place.queue_id)
+        same = await self._admin.queue_max_offset(queue) >= place.end
+        if same and place.last_msg_id and await self._admin.queue_min_offset(queue) <= place.last_offset:
+            message = await self._admin.message_at(queue, place.last_offset)
+            same = message is not None and message.offset_msg_id == place.last_msg_id
+        if not same:
+            raise ConfigError(
+                f"topic {place.topic} was created again since this export began: queue {place.broker_name}/"
+                f"{place.queue_id} has other messages than before; remove {self._path.name}{PART} and "
+                f"{self._state_path.name} to export the new topic, or name another target"
+            )
 
     async def _new_state(self) -> ExportState:
         queues = []
@@ -223,6 +276,8 @@ class Export:
                             ahead.rows += len(rows)
                             advance(following - place.next)
                             place.next = following
+                            if rows:
+                                place.last_offset, place.last_msg_id = rows[-1]["queue_offset"], rows[-1]["msg_id"]
                             if time.monotonic() - saved_at >= _SAVE_S:
                                 self._note(writer.mark(), ahead)
                                 saved_at = time.monotonic()
@@ -232,7 +287,7 @@ class Export:
         except BaseException as error:
             # Ctrl-C, a broker that fails, a full disk: the rows that are written count.
             if self._to != "-":
-                with suppress(OSError):  # the last state still agrees with the target
+                with suppress(OSError, StoreError):  # the last state still agrees with the target
                     self._note(writer.mark(force=True), ahead)
                 say(f"mqadmin: what was read is in {self._path.name}{PART}; continue by --resume", err=True)
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
@@ -244,7 +299,9 @@ class Export:
         self, queue: ReadableQueue, place: QueueState
     ) -> AsyncGenerator[tuple[list[dict[str, Any]], int], None]:
         """Yield the rows of each pull, and the offset behind it."""
-        pulls = self._admin.read_messages(queue, place.next, place.end, selector=self._wanted.selector)
+        pulls = self._admin.read_messages(
+            queue, place.next, place.end, selector=self._wanted.selector, on_gap=partial(self._on_gap, place)
+        )
         async with aclosing(pulls):
             async for result in pulls:
                 if result.damage:
@@ -254,22 +311,36 @@ class Export:
                 rows = [exported_row(each, place.broker_name) for each in result.messages if self._wanted.has(each)]
                 yield rows, min(result.next_begin_offset, place.end)
 
+    def _on_gap(self, place: QueueState, gap: Gap) -> None:
+        self.missing += gap.end - gap.begin
+        self.gaps.append(
+            f"topic {place.topic} {place.broker_name}/{place.queue_id}: offsets {gap.begin} to {gap.end - 1} are "
+            "missing: the messages expired, or the topic was deleted, before they were read"
+        )
+
     def _note(self, mark: int | None, state: ExportState) -> None:
         if mark is not None:
             state.mark = mark
             self._save(state)
 
     def _save(self, state: ExportState) -> None:
-        write_state(self._state_path, state)
+        try:
+            write_state(self._state_path, state)
+        except OSError as error:
+            raise StoreError(f"{self._state_path}: {error.strerror}") from error
 
 
 def write_state(path: Path, state: msgspec.Struct) -> None:
-    """Replace a file of progress as a whole.
+    """Replace a file of progress as a whole, on disk before it gets its name.
 
-    A power loss may lose it with the target; a kill of the process cannot part them.
+    Raises:
+        OSError: it cannot be written; the file is as before.
     """
     draft = path.with_name(path.name + ".tmp")
-    draft.write_bytes(msgspec.json.encode(state))
+    with draft.open("wb") as file:
+        file.write(msgspec.json.encode(state))
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)
 
 
@@ -318,6 +389,10 @@ async def import_messages(
     rate: Annotated[
         float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")
     ] = 0,
+    max_size: Annotated[
+        int,
+        typer.Option("--max-size", min=1, metavar="BYTES", help="Largest body to send; brokers have maxMessageSize."),
+    ] = MAX_MESSAGE_SIZE,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an import that was interrupted.")] = False,
     dry_run: bool = False,
 ) -> Report:
@@ -335,18 +410,29 @@ async def import_messages(
     }
     if from_time is not None and until is not None and from_time >= until:
         raise typer.BadParameter("--from is not before --until")
-    run = Import(admin, source, options, rate)
+    run = Import(admin, source, options, rate, max_size)
     state = await run.run(resume=resume, dry_run=dry_run)
     verb = "would be sent" if dry_run else "sent"
     lines = [f"{name}: {count:,} {verb}" for name, count in sorted(state.sent.items())]
-    lines += [f"left out, {reason}: {count:,}" for reason, count in sorted(state.skipped.items())]
+    lines += [
+        f"left out, {reason}: {count:,}" for reason, count in sorted(state.skipped.items()) if reason in _EXPECTED
+    ]
     total = sum(state.sent.values())
     lines += [f"{total:,} messages {verb}", *([_NOT_KEPT] if total else [])]
-    data = {"source": source, "dryRun": dry_run, "sent": state.sent, "skipped": state.skipped}
-    failures = [
-        f"{count:,} lines are no messages of an export" for count in [state.skipped.get(NO_MESSAGE, 0)] if count
+    lines += [
+        f"stored, but answered {status}: {count:,}; they may be lost with their broker"
+        for status, count in sorted(state.unsafe.items())
     ]
+    data = {"source": source, "dryRun": dry_run, "sent": state.sent, "skipped": state.skipped, "unsafe": state.unsafe}
+    failures = [_failure(reason, count) for reason, count in sorted(state.skipped.items()) if reason not in _EXPECTED]
     return Report(data, lines, failures)
+
+
+def _failure(reason: str, count: int) -> str:
+    if reason == NO_MESSAGE:
+        return f"{count:,} lines are no messages of an export"
+    advice = "; raise --max-size, and the broker's maxMessageSize" if reason.startswith(OVER_SIZE) else ""
+    return f"{count:,} messages were left out: {reason}{advice}"
 
 
 def _renamed(given: list[str]) -> dict[str, str]:
@@ -367,10 +453,13 @@ class Import:
         source: file, folder, or ``-`` for stdin.
         options: what is sent and where; a resumed import must have the same.
         rate: messages in a second, 0 for no limit.
+        max_size: largest body to send, in bytes.
     """
 
-    def __init__(self, admin: AdminClient, source: str, options: dict[str, Any], rate: float) -> None:
+    def __init__(self, admin: AdminClient, source: str, options: dict[str, Any], rate: float, max_size: int) -> None:
         self._admin = admin
+        self._max_size = max_size
+        self._targets = TargetQueues()
         self._source = source
         self._options = options
         self._interval = 1 / rate if rate else 0.0
@@ -389,15 +478,27 @@ class Import:
         if self._source == "-":
             if resume:
                 raise ConfigError("an import from stdin cannot be resumed; write the lines to a file")
-            state, rows = ImportState(self._options, {}), json_rows(sys.stdin.buffer)
-        else:
-            files = await asyncio.to_thread(export_files, Path(self._source))
-            state = self._begun({str(path): path.stat().st_size for path in files}, resume=resume)
-            rows = (row for path in files for row in rows_of(path))
+            # A buffer of its own: the one of sys.stdin cannot be closed while a thread reads it.
+            with open(sys.stdin.fileno(), "rb", closefd=False) as lines:  # noqa: ASYNC230 - opens nothing
+                return await self._run(ImportState(self._options, {}), json_rows(lines), dry_run=dry_run)
+        path = Path(self._source)
+        files = await asyncio.to_thread(export_files, path)
+        locked = os.open(path, os.O_RDONLY)
+        try:
+            if not dry_run:
+                lock(locked, path)
+            # Names within the source, so that the import can be resumed from any working directory.
+            sizes = {str(each.relative_to(path)): each.stat().st_size for each in files}
+            state = self._begun(sizes, resume=resume)
+            return await self._run(state, (row for each in files for row in rows_of(each)), dry_run=dry_run)
+        finally:
+            os.close(locked)
+
+    async def _run(self, state: ImportState, rows: Iterator[Mapping[str, Any]], *, dry_run: bool) -> ImportState:
         if dry_run:
             return await self._count(rows, state)
         self._save(state)
-        async with Producer(_GROUP, self._admin.config) as producer:
+        async with Producer(_GROUP, self._admin.config, max_message_size=self._max_size) as producer:
             with progress("Importing") as advance:
                 try:
                     await self._send_all(producer, rows, state, advance)
@@ -426,7 +527,7 @@ class Import:
         return state
 
     async def _count(self, rows: Iterator[Mapping[str, Any]], state: ImportState) -> ImportState:
-        while batch := await asyncio.to_thread(_next_rows, rows):
+        while batch := await _in_thread(self._next_rows, rows, _BATCH):
             for ready in map(self._ready, batch):
                 _count_one(state, ready)
         return state
@@ -434,53 +535,63 @@ class Import:
     def _ready(self, row: Mapping[str, Any]) -> Ready | str | None:
         """Return the message of a row, the reason why it has none, or None if it is not wanted."""
         topics, from_ms, until_ms = self._options["topics"], self._options["from"], self._options["until"]
-        stored, key = row.get("store_timestamp"), self._options["key"]
-        if topics and row.get("topic") not in topics:
+        found, key = replay_row(row), self._options["key"]
+        if found is None:
+            return NO_MESSAGE
+        stored = found.store_timestamp
+        if topics and found.topic not in topics:
             return None
-        if stored is not None and (
-            (from_ms is not None and stored < from_ms) or (until_ms is not None and stored >= until_ms)
-        ):
+        if (from_ms is not None and stored < from_ms) or (until_ms is not None and stored >= until_ms):
             return None
-        if key is not None and key not in _keys_of(row):
+        if key is not None and key not in _keys_of(found.properties or {}):
             return None
-        return prepare(row, self._topics)
+        return prepare(row, self._topics, self._max_size)
 
     async def _send_all(
         self, producer: Producer, rows: Iterator[Mapping[str, Any]], state: ImportState, advance: Any
     ) -> None:
         """Send batch after batch, each counted before the next one begins."""
         done = set(state.acknowledged)
-        await asyncio.to_thread(deque, islice(rows, state.rows), 0)
-        while batch := await asyncio.to_thread(_next_rows, rows):
+        left = state.rows
+        while left:  # rows that are done count for the target queues
+            skipped = await _in_thread(self._next_rows, rows, min(left, _BATCH))
+            if not skipped:
+                break
+            left -= len(skipped)
+        while batch := await _in_thread(self._next_rows, rows, _BATCH):
             readies = [self._ready(row) for row in batch]
-            acknowledged: set[int] = set(done)
+            acknowledged: dict[int, SendStatus] = {}
             try:
-                await self._send_batch(producer, readies, acknowledged)
+                await self._send_batch(producer, readies, done, acknowledged)
             except BaseException:
-                for number in acknowledged - done:
-                    _count_one(state, readies[number])
-                state.acknowledged = sorted(acknowledged)
+                for number, status in acknowledged.items():
+                    _count_one(state, readies[number], status)
+                state.acknowledged = sorted(done | acknowledged.keys())
                 self._save(state)
                 raise
             for number, ready in enumerate(readies):
                 if number not in done:
-                    _count_one(state, ready)
+                    _count_one(state, ready, acknowledged.get(number, SendStatus.SEND_OK))
             state.rows += len(batch)
             state.acknowledged, done = [], set()
             self._save(state)
             advance(len(batch))
 
     async def _send_batch(
-        self, producer: Producer, readies: Sequence[Ready | str | None], acknowledged: set[int]
+        self,
+        producer: Producer,
+        readies: Sequence[Ready | str | None],
+        done: set[int],
+        acknowledged: dict[int, SendStatus],
     ) -> None:
-        """Send the messages of a batch that are not acknowledged; those of one queue one after the other.
+        """Send the messages of a batch that are not done, and note their status; those of one queue in their order.
 
         Raises:
             RocketBrokerError: error of the first message that failed; others of other queues may be sent.
         """
-        lanes: dict[tuple[str, int], list[tuple[int, Ready]]] = {}
+        lanes: dict[Origin, list[tuple[int, Ready]]] = {}
         for number, ready in enumerate(readies):
-            if isinstance(ready, Ready) and number not in acknowledged:
+            if isinstance(ready, Ready) and number not in done:
                 lanes.setdefault(ready.queue, []).append((number, ready))
         in_flight = asyncio.Semaphore(_IN_FLIGHT)
 
@@ -488,8 +599,10 @@ class Import:
             for number, ready in lane:
                 async with in_flight:
                     await self._wait_until_due()
-                    await send_until_ok(producer, ready.message, partial(_same_queue, ready.queue[1]), _RETRIES)
-                    acknowledged.add(number)
+                    queue = partial(queue_of_number, self._targets.number(ready.queue))
+                    acknowledged[number] = await send_until_ok(
+                        producer, ready.message, queue, _RETRIES, accepts_stored=True
+                    )
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -509,6 +622,21 @@ class Import:
         self._due = due + self._interval
         await asyncio.sleep(due - now)
 
+    def _next_rows(self, rows: Iterator[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+        """Return the next rows, up to ``most``, fewer where their bodies are long."""
+        found: list[Mapping[str, Any]] = []
+        size = 0
+        for row in islice(rows, most):
+            found.append(row)
+            size += len(row.get("body") or b"")
+            if size >= _BATCH_BYTES:
+                break
+        for row in found:
+            typed = replay_row(row)
+            if typed is not None:
+                self._targets.number(Origin(typed.broker or "", typed.topic, typed.queue_id))
+        return found
+
     def _save(self, state: ImportState) -> None:
         if self._source == "-":
             return
@@ -520,30 +648,43 @@ class Import:
             ) from error
 
 
-def _next_rows(rows: Iterator[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of the next batch: up to ``_BATCH``, fewer where their bodies are long."""
-    found: list[Mapping[str, Any]] = []
-    size = 0
-    for row in islice(rows, _BATCH):
-        found.append(row)
-        size += len(row.get("body") or b"")
-        if size >= _BATCH_BYTES:
-            break
-    return found
+async def _in_thread(work: Callable[..., T], *args: Any) -> T:
+    """Run a function that may wait for its input, and return its result.
+
+    ``asyncio.to_thread`` would do, but a program waits for its threads: nobody could interrupt a read of a terminal.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work(*args)
+        except BaseException as raised:  # noqa: BLE001 - raised again where it is awaited
+            error = raised
+        with suppress(RuntimeError):  # the loop was closed after Ctrl-C
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="mqadmin import reads", daemon=True).start()
+    return await done
 
 
-def _keys_of(row: Mapping[str, Any]) -> list[str]:
-    properties = row.get("properties") or {}
-    return [*str(properties.get("KEYS", "")).split(), properties.get("UNIQ_KEY", "")]
+def _keys_of(properties: Mapping[str, str]) -> list[str]:
+    return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
 
 
-def _count_one(state: ImportState, ready: Ready | str | None) -> None:
+def _count_one(state: ImportState, ready: Ready | str | None, status: SendStatus = SendStatus.SEND_OK) -> None:
     if isinstance(ready, Ready):
+        if status is not SendStatus.SEND_OK:
+            state.unsafe[status.name] = state.unsafe.get(status.name, 0) + 1
         state.sent[ready.message.topic] = state.sent.get(ready.message.topic, 0) + 1
     elif ready is not None:
         state.skipped[ready] = state.skipped.get(ready, 0) + 1
-
-
-def _same_queue(queue_id: int, queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
-    """Return the same queue for all messages of an original queue, to keep their order."""
-    return queues[queue_id % len(queues)]

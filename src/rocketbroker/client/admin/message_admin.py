@@ -5,7 +5,7 @@ heartbeat: nothing that a consumer group knows changes.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final, NamedTuple
 
 from rocketbroker.client.admin.admin_connection import AdminConnection
@@ -43,6 +43,13 @@ class ReadableQueue(NamedTuple):
 
     queue: MessageQueue
     address: str
+
+
+class Gap(NamedTuple):
+    """Offsets of a queue that had messages and have none now: from ``begin`` to before ``end``."""
+
+    begin: int
+    end: int
 
 
 class MessageAdmin(AdminConnection):
@@ -166,12 +173,22 @@ class MessageAdmin(AdminConnection):
         end: int,
         *,
         selector: MessageSelector = ALL_MESSAGES,
+        on_gap: Callable[[Gap], object] | None = None,
     ) -> AsyncGenerator[PullResult, None]:
         """Yield the pulls of a queue from offset ``begin`` to before ``end``, messages beyond it left out.
 
         A damaged message ends the pull before it; ``damage`` says so, and the next pull is behind it. A busy broker is
         asked again.
+
+        Args:
+            queue: the queue.
+            begin: first offset.
+            end: offset to stop before.
+            selector: the messages wanted.
+            on_gap: called with offsets that the queue no longer has: their messages expired, or the topic was deleted
+                and created again with fewer.
         """
+        on_gap = on_gap or (lambda _: None)
         offset, busy = begin, 0
         while offset < end:
             most = min(_MOST, end - offset)
@@ -198,7 +215,10 @@ class MessageAdmin(AdminConnection):
                 result.damage,
             )
             if result.pull_status is PullStatus.NO_NEW_MSG or following <= offset:
+                on_gap(Gap(offset, end))
                 return
+            if result.pull_status is PullStatus.OFFSET_ILLEGAL:
+                on_gap(Gap(offset, min(following, end)))
             offset = following
 
     async def message_at(self, queue: ReadableQueue, offset: int) -> MessageExt | None:

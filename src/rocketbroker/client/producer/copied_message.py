@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rocketbroker.client.core.message import Message, check_message
+from rocketbroker.client.core.message import MAX_MESSAGE_SIZE, Message, check_message
 from rocketbroker.codec.message.message_const import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -12,7 +12,13 @@ from rocketbroker.codec.message.message_const import (
 
 
 def copied_message(
-    topic: str, body: bytes, properties: Mapping[str, str], flag: int, *, more: Mapping[str, str] | None = None
+    topic: str,
+    body: bytes,
+    properties: Mapping[str, str],
+    flag: int,
+    *,
+    more: Mapping[str, str] | None = None,
+    max_size: int = MAX_MESSAGE_SIZE,
 ) -> Message:
     """Return a message with the keys, tags, flag, body and properties of a stored one.
 
@@ -24,6 +30,7 @@ def copied_message(
         properties: all properties of the stored message.
         flag: flag of the application.
         more: properties to add.
+        max_size: largest body in bytes.
 
     Raises:
         InvalidMessageError: it cannot be sent; the text says why.
@@ -38,5 +45,5 @@ def copied_message(
         flag=flag,
         wait_store_msg_ok=properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false",
     )
-    check_message(message)
+    check_message(message, max_size)
     return message

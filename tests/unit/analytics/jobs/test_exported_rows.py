@@ -4,12 +4,25 @@ import base64
 import subprocess
 import sys
 import zlib
+from typing import Any
 
 import pytest
 
 from rocketbroker.analytics.columns.message_schema import MESSAGE_SCHEMA
-from rocketbroker.analytics.jobs.exported_rows import NO_MESSAGE, Ready, exported_row, prepare, row_in_json
+from rocketbroker.analytics.jobs.exported_rows import (
+    NO_MESSAGE,
+    Origin,
+    Ready,
+    TargetQueues,
+    exported_row,
+    prepare,
+    queue_of_number,
+    replay_row,
+    row_in_json,
+)
+from rocketbroker.client.core.message import Message
 from rocketbroker.codec.message.message_const import COMPRESSED_FLAG, COMPRESSION_ZLIB_TYPE
+from rocketbroker.codec.message.message_ext import MessageQueue
 from tests.support.stored_message import stored
 
 
@@ -26,7 +39,7 @@ def test_the_body_of_a_row_is_decompressed_and_says_so():
     assert (row["sys_flag"], row["body_crc"]) == (0, zlib.crc32(b"body") & 0x7FFFFFFF)
     ready = prepare(row, {"T": "U"})
     assert isinstance(ready, Ready)
-    assert (ready.message.topic, ready.message.body, ready.queue) == ("U", b"body", ("T", 1))
+    assert (ready.message.topic, ready.message.body, ready.queue) == ("U", b"body", ("a", "T", 1))
 
 
 def test_a_row_of_json_has_its_body_in_base64():
@@ -47,3 +60,34 @@ def test_neither_pyspark_nor_pyarrow_is_needed():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("properties", [1]), ("topic", 5), ("queue_id", "0"), ("store_timestamp", "z"), ("properties", {"a": 1})],
+)
+def test_a_row_with_values_of_other_types_is_none(column: str, value: Any):
+    row = exported_row(stored(b"body"), "a")
+    assert isinstance(prepare(row, {}), Ready)
+    assert prepare({**row, column: value}, {}) == NO_MESSAGE
+    assert replay_row({**row, column: value}) is None
+
+
+def test_a_large_body_is_left_out_with_the_limit_as_the_reason():
+    row = exported_row(stored(b"body"), "a")
+    assert prepare(row, {}, 3) == "body over 3 bytes"
+    assert isinstance(prepare(row, {}, 4), Ready)
+
+
+def test_queues_of_all_brokers_have_a_target_of_their_own():
+    targets = TargetQueues()
+    origins = [Origin(broker, topic, queue) for broker in "ab" for topic in "TU" for queue in range(2)]
+    numbers = [targets.number(origin) for origin in origins]
+    assert numbers == [0, 1, 0, 1, 2, 3, 2, 3]
+    assert [targets.number(origin) for origin in origins] == numbers
+    queues = [MessageQueue("T", broker, queue) for broker in "xy" for queue in range(2)]
+    assert [queue_of_number(number, queues, Message("T", b"b")) for number in (0, 3, 4)] == [
+        queues[0],
+        queues[3],
+        queues[0],
+    ]

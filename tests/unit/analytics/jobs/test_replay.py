@@ -61,7 +61,7 @@ def test_keys_tags_flag_body_and_own_properties_are_kept() -> None:
     ready = prepare(row(), {})
     assert isinstance(ready, Ready)
     assert ready.message == Message("T", b"body 0", "t", "k1 k2", {"colour": "red"}, 7)
-    assert ready.queue == ("T", 1)
+    assert ready.queue == ("a", "T", 1)
 
 
 def test_a_compressed_body_is_unpacked() -> None:
@@ -75,7 +75,7 @@ def test_a_compressed_body_is_unpacked() -> None:
 def test_a_topic_may_go_to_another() -> None:
     ready = prepare(row(), {"T": "Copy", "U": "V"})
     assert isinstance(ready, Ready)
-    assert (ready.message.topic, ready.queue) == ("Copy", ("T", 1))
+    assert (ready.message.topic, ready.queue) == ("Copy", ("a", "T", 1))
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,9 @@ async def test_only_send_ok_counts_as_sent(status: SendStatus, queue: QueueSelec
     assert len(sender.queues) == 3
     with pytest.raises(SendFailedError, match=f"broker a stored the message, but answered {status.name}: it may be"):
         await send_until_ok(RefusingSender(status, status), Message("T", b"m"), queue, 1)
+    stored = RefusingSender(status, status)
+    assert await send_until_ok(stored, Message("T", b"m"), queue, 2, accepts_stored=True) is status
+    assert len(stored.queues) == 1
 
 
 @pytest.mark.parametrize(

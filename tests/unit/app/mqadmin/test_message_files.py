@@ -82,3 +82,46 @@ def test_unreadable_sources_are_named(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no file of exported messages"):
         export_files(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("make", [JsonLinesWriter, ParquetWriter])
+def test_what_another_export_or_nobody_knows_of_is_not_touched(tmp_path: Path, make: Make):
+    target = tmp_path / "t"
+    first = make(target, None)
+    with pytest.raises(ConfigError, match="no interrupted export belongs to it"):
+        make(target, None)
+    first.write([row(0)])
+    mark = first.mark(force=True)
+    with pytest.raises(ConfigError, match="in use by another run"):
+        make(target, mark)
+    first.close()
+    make(target, mark).close()
+
+
+def test_a_shortened_part_is_not_continued(tmp_path: Path):
+    writer = JsonLinesWriter(tmp_path / "t", None)
+    writer.write([row(0), row(1)])
+    mark = writer.mark()
+    assert mark is not None
+    writer.close()
+    part = tmp_path / "t.part"
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match=rf"has {mark - 1:,} bytes of {mark:,}"):
+        JsonLinesWriter(tmp_path / "t", mark)
+    assert part.stat().st_size == mark - 1
+
+
+def test_a_folder_that_lacks_a_file_is_not_continued_and_keeps_foreign_files(tmp_path: Path):
+    writer = ParquetWriter(tmp_path / "t", None)
+    for number in range(3):
+        writer.write([row(number)])
+        writer.mark(force=True)
+    writer.close()
+    part = tmp_path / "t.part"
+    (part / "notes.txt").write_text("mine")
+    (part / "part-00003.tmp").write_bytes(b"cut")
+    ParquetWriter(tmp_path / "t", 2).close()
+    assert sorted(path.name for path in part.iterdir()) == ["notes.txt", "part-00000.parquet", "part-00001.parquet"]
+    (part / "part-00000.parquet").unlink()
+    with pytest.raises(ConfigError, match=r"lacks part-00000\.parquet"):
+        ParquetWriter(tmp_path / "t", 2)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.client.admin.message_admin import ReadableQueue
+from rocketbroker.client.admin.message_admin import Gap, ReadableQueue
 from rocketbroker.client.core.errors import BrokerNotFoundError, ClientError, SystemBusyError
 from rocketbroker.client.core.pull_result import PullResult, PullStatus
 from rocketbroker.codec.message.message_ext import MessageQueue
@@ -93,3 +93,21 @@ async def test_a_pull_commits_nothing_and_is_of_the_tools_group(broker: Scripted
             await admin.readable_queue("T", "broker-a", 2)
         with pytest.raises(ClientError, match="updateTopicPerm -t Closed -p 6"):
             await admin.readable_queues("Closed")
+
+
+@pytest.mark.parametrize(
+    ("answers", "gaps"),
+    [
+        ([PullResult(PullStatus.OFFSET_ILLEGAL, 5, 5, 9, []), found(5, 6, 7, following=8)], [Gap(3, 5)]),
+        ([PullResult(PullStatus.OFFSET_ILLEGAL, 50, 50, 90, []), found(following=51)], [Gap(3, 8)]),
+        ([found(3, following=4), PullResult(PullStatus.OFFSET_ILLEGAL, 2, 0, 2, [])], [Gap(4, 8)]),
+        ([PullResult(PullStatus.NO_NEW_MSG, 3, 0, 3, [])], [Gap(3, 8)]),
+        ([found(3, 4, 5, 6, 7, following=8)], []),
+        ([PullResult(PullStatus.NO_MATCHED_MSG, 8, 0, 9, [])], []),
+    ],
+)
+async def test_offsets_that_a_queue_no_longer_has_are_reported(answers: list[PullResult], gaps: list[Gap]):
+    found_gaps: list[Gap] = []
+    async for _ in ScriptedAdmin(*answers).read_messages(QUEUE, 3, 8, on_gap=found_gaps.append):
+        pass
+    assert found_gaps == gaps
