@@ -20,8 +20,10 @@ ServerKind = Literal["broker", "namesrv", "proxy"]
 
 STATS_LOGGER: Final = "rocketbroker.stats"
 WATERMARK_LOGGER: Final = "rocketbroker.watermark"
-#: Loggers of figures that are written by the clock: to files, never to the terminal.
-FILE_ONLY: Final = frozenset({STATS_LOGGER, WATERMARK_LOGGER})
+#: Logger of metricsExporterType=LOG, whose lines are whole documents for a collector.
+METRICS_LOGGER: Final = "rocketbroker.metrics.log_exporter"
+#: Loggers of figures that are written by the clock: to files, never to the terminal, and at any level of the log.
+FILE_ONLY: Final = frozenset({STATS_LOGGER, WATERMARK_LOGGER, METRICS_LOGGER})
 
 # File by the first of a logger's prefixes; other loggers of a server write to the file that has its kind as its name.
 _BROKER_FILES: Final = (
@@ -66,7 +68,7 @@ class LogFile:
     """A log file that grows to a size, then is renamed; all calls come from one thread.
 
     Neither a full disk nor a folder that somebody removed ends it: lines are lost until the disk takes them again, and
-    ``report`` gets a line when that begins and one when it is over.
+    ``report`` gets a line when that begins and one when it is over. A file that cannot be renamed grows on instead.
 
     Args:
         path: the file; its renamed predecessors are ``otherdays/<stem>.1.log`` and so on, the youngest first.
@@ -92,6 +94,9 @@ class LogFile:
         self._error = ""
         self._lost = 0
         self._is_torn = False
+        # Time of the next try to rename after one that failed, and the reason.
+        self._rename_at = 0.0
+        self._rename_error = ""
 
     def write(self, line: bytes) -> None:
         """Append a line; it is lost if the disk does not take it."""
@@ -101,8 +106,8 @@ class LogFile:
             return
         try:
             self._open(now)
-            if self._size and self._size + len(line) > self._max_size:
-                self._rename()
+            if self._size and self._size + len(line) > self._max_size and now >= self._rename_at:
+                self._try_rename(now)
                 self._open(now)
             self._append(line)
         except OSError as error:
@@ -156,13 +161,33 @@ class LogFile:
         if self._is_torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def _try_rename(self, now: float) -> None:
+        """Rename the file; if it cannot be, say so once and write on: a file too long is better than lines lost."""
+        try:
+            self._rename()
+        except OSError as error:
+            self._rename_at = now + _LOOK_S
+            reason = error.strerror or str(error)
+            if reason != self._rename_error:
+                self._rename_error = reason
+                self._report(
+                    f"log file {self._path} cannot be renamed to {OTHER_DAYS}/: {reason}; it grows beyond "
+                    "logFileMaxSize until it can"
+                )
+        else:
+            if self._rename_error:
+                self._rename_error = ""
+                self._report(f"log file {self._path} is renamed again")
+
     def _rename(self) -> None:
         folder = self._path.parent / OTHER_DAYS
         folder.mkdir(exist_ok=True)
         names = [folder / f"{self._path.stem}.{number}.log" for number in range(1, self._max_num + 1)]
-        for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
-            with contextlib.suppress(FileNotFoundError):
-                newer.replace(older)
+        # Without the youngest the last try moved them all, and failed at the file itself.
+        if names[0].exists():
+            for older, newer in zip(reversed(names[1:]), reversed(names[:-1]), strict=True):
+                with contextlib.suppress(FileNotFoundError):
+                    newer.replace(older)
         self._path.replace(names[0])
         self.close()
 
@@ -212,7 +237,8 @@ class LogFiles(logging.Handler):
             path = self._folder / f"{name}.log"
             file = LogFile(path, config.log_file_max_size, config.log_file_max_num, self._report)
             self._files[name] = file
-        file.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        text = record.getMessage() if record.name == METRICS_LOGGER else self.format(record)
+        file.write(f"{text}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
         """Close all files."""
@@ -221,6 +247,8 @@ class LogFiles(logging.Handler):
         super().close()
 
     def _name_of(self, logger: str) -> str:
+        if logger == METRICS_LOGGER:
+            return f"{self._kind}_metrics"
         if self._kind != "broker":
             return self._kind
         found = (name for prefix, name in _BROKER_FILES if logger == prefix or logger.startswith(f"{prefix}."))

@@ -73,7 +73,11 @@ class FloodFilter(logging.Filter):
 
 
 def _append(record: logging.LogRecord, text: str) -> None:
-    record.msg, record.args = f"{one_line(record.getMessage())} ({text})", ()
+    try:
+        message = one_line(record.getMessage())
+    except Exception:  # noqa: BLE001 - the handler reports it when it formats the record
+        return
+    record.msg, record.args = f"{message} ({text})", ()
 
 
 LEVEL_VARIABLE = "ROCKETBROKER_LOG_LEVEL"

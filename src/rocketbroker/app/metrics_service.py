@@ -3,6 +3,7 @@
 An exporter's module is imported if it is chosen: PROM needs the extra ``metrics`` and OTLP_GRPC the extra ``otlp``.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,6 +16,8 @@ from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import Health
 from rocketbroker.metrics.push_exporter import PushExporter
 from rocketbroker.transport.access import Admit
+
+log = logging.getLogger(__name__)
 
 _REMEDIES: Final = {
     "PROM": "pip install 'rocketbroker[metrics]'",
@@ -64,6 +67,8 @@ def _exporter(kind: str, config: MetricsPortSettings, source: Source) -> Part:
     if kind == "LOG":
         from rocketbroker.metrics.log_exporter import LINE_POINTS, LogExporter
 
+        if not logging.getLogger(LogExporter.__module__).isEnabledFor(logging.INFO):
+            log.warning("metricsExporterType=LOG: there are no log files to write metrics to; set logDir")
         period_s = config.metric_logging_exporter_interval_in_mills / 1000
         return PushExporter(
             LogExporter(), period_s, lambda: LINE_POINTS, source.report, source.clock, in_delta=config.metrics_in_delta

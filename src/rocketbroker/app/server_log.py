@@ -56,7 +56,7 @@ class LogSink:
         self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         # Counted by callers of ``put``, whose race may lose one, and by the thread.
         self._dropped = 0
-        self._told = 0
+        self._reported = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -80,13 +80,20 @@ class LogSink:
     def _run(self) -> None:
         while True:
             record = self._queue.get()
-            dropped = self._dropped - self._told
+            dropped = self._dropped - self._reported
             if dropped:
-                self._told += dropped
-                self._target.handle(own_record(f"{dropped} log lines were dropped: writing is slower than logging"))
+                self._reported += dropped
+                self._handle(own_record(f"{dropped} log lines were dropped: writing is slower than logging"))
             if record is None:
                 return
+            self._handle(record)
+
+    def _handle(self, record: logging.LogRecord) -> None:
+        """Write a record; one that cannot be written must not end the thread."""
+        try:
             self._target.handle(record)
+        except Exception:  # noqa: BLE001 - reported by the handler
+            self._target.handleError(record)
 
 
 def own_record(text: str) -> logging.LogRecord:
@@ -123,7 +130,8 @@ class ServerLog(logging.Handler):
         set_up_logging(self._config.log_level or None)
         logging.getLogger().handlers[:] = [self]
         for name in FILE_ONLY:
-            logging.getLogger(name).setLevel(logging.NOTSET if self._files is not None else logging.CRITICAL)
+            # As in rmq.broker.logback.xml, logLevel does not silence figures.
+            logging.getLogger(name).setLevel(logging.INFO if self._files is not None else logging.CRITICAL)
         self._terminal.start()
         if self._files is not None:
             self._files.start()
@@ -142,7 +150,11 @@ class ServerLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by logging, under the lock of this handler."""
-        record = self._prepared(record)
+        try:
+            record = self._prepared(record)
+        except Exception as error:  # noqa: BLE001 - a mistake in a log line must not fail the work that logs it
+            place = f"{record.pathname}:{record.lineno}"
+            record = own_record(f"the line of {record.name} at {place} cannot be formatted: {error!r}")
         if record.name not in FILE_ONLY:
             self._terminal.put(record)
         if self._files is not None:

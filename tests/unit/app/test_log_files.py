@@ -175,6 +175,48 @@ class TestDisks:
         assert (tmp_path / "logs" / "broker.log").read_bytes() == b"after\n"
         assert reports == []
 
+    def test_a_file_that_cannot_be_renamed_grows_on(
+        self, file: LogFile, reports: Reports, clock: Clock, tmp_path: Path
+    ):
+        folder = tmp_path / "logs"
+        folder.mkdir()
+        (folder / "otherdays").touch()  # a file in place of the folder
+        for number in range(4):
+            file.write(b"line %d...\n" % number)
+            clock.now += 1.0
+        (folder / "otherdays").unlink()
+        file.write(b"line 4...\n")
+        file.close()
+
+        path = folder / "broker.log"
+        assert [each.removeprefix(f"log file {path} ") for each in reports] == [
+            "cannot be renamed to otherdays/: File exists; it grows beyond logFileMaxSize until it can",
+            "is renamed again",
+        ]
+        assert (folder / "otherdays" / "broker.1.log").read_bytes() == b"line 0...\nline 1...\nline 2...\nline 3...\n"
+        assert path.read_bytes() == b"line 4...\n"
+
+    def test_tries_to_rename_lose_no_older_file(
+        self, file: LogFile, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = tmp_path / "logs"
+        (folder / "otherdays").mkdir(parents=True)
+        (folder / "otherdays" / "broker.1.log").write_text("older")
+        replace = Path.replace
+
+        def refuse_the_log(path: Path, target: Path) -> Path:
+            if path.parent == folder:
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+            return replace(path, target)
+
+        monkeypatch.setattr(Path, "replace", refuse_the_log)
+        for number in range(8):
+            file.write(b"line %d...\n" % number)
+            clock.now += 1.0
+        file.close()
+
+        assert (folder / "otherdays" / "broker.2.log").read_text() == "older"
+
     def test_a_file_that_another_tool_renamed_is_begun_anew(self, file: LogFile, clock: Clock, tmp_path: Path):
         file.write(b"before\n")
         path = tmp_path / "logs" / "broker.log"

@@ -1,5 +1,6 @@
 """The choice of an exporter by the settings."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -49,6 +50,15 @@ async def test_a_broker_sends_its_metrics_to_a_collector(tmp_path: Path):
         for request in collector.requests
     ]  # fmt: skip
     assert max(sizes) <= 20
+
+
+async def test_metrics_that_no_file_takes_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.CRITICAL, "rocketbroker.metrics.log_exporter")
+    caplog.handler.setLevel(logging.WARNING)
+    async with running(broker(tmp_path, metricsExporterType="LOG")):
+        pass
+
+    assert "there are no log files to write metrics to; set logDir" in caplog.text
 
 
 async def test_a_broker_logs_its_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture):

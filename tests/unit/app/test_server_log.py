@@ -1,5 +1,6 @@
 """Threads behind a server's log, and its form as JSON."""
 
+import asyncio
 import io
 import json
 import logging
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.app import server_log
-from rocketbroker.app.log_files import FILE_ONLY, STATS_LOGGER
+from rocketbroker.app import logging_setup, server_log
+from rocketbroker.app.log_files import FILE_ONLY, METRICS_LOGGER, STATS_LOGGER
 from rocketbroker.app.server_log import LogSink, ServerLog
 from rocketbroker.common.config import BrokerConfig
+from rocketbroker.metrics import log_exporter
+from rocketbroker.metrics.data_points import Batch, OtelName, Point, Points
 
 LOGGER = "rocketbroker.store.test"
 
@@ -78,6 +81,67 @@ def test_figures_go_to_their_file_alone_and_are_no_flood(terminal: io.StringIO, 
 
     assert len((tmp_path / "stats.log").read_text().splitlines()) == 1_500
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_metrics_are_whole_json_documents_in_a_file_of_their_own(terminal: io.StringIO, tmp_path: Path, form: str):
+    points = [Point({"topic": f"topic-{number}"}, number, 0) for number in range(300)]
+    batch = Batch({}, 1, [Points("broker-meter", OtelName("m", ""), "help", "gauge", points)], {})
+    with ServerLog(BrokerConfig(log_dir=str(tmp_path), log_format=form), "broker", terminal=terminal):
+        asyncio.run(log_exporter.LogExporter().export(batch, in_delta=False))
+
+    assert log_exporter.log.name == METRICS_LOGGER
+    (line,) = (tmp_path / "broker_metrics.log").read_text().splitlines()
+    assert len(line) > 20_000
+    assert len(json.loads(line)["scopeMetrics"][0]["metrics"][0]["gauge"]["dataPoints"]) == 300
+    assert [path.name for path in tmp_path.iterdir()] == ["broker_metrics.log"]
+    assert terminal.getvalue() == ""
+
+
+def test_the_level_of_the_log_silences_no_figures(terminal: io.StringIO, tmp_path: Path):
+    with ServerLog(BrokerConfig(log_dir=str(tmp_path), log_level="ERROR"), "broker", terminal=terminal):
+        logging.getLogger(STATS_LOGGER).info("a figure")
+
+    assert "a figure" in (tmp_path / "stats.log").read_text()
+
+
+def test_a_mistake_in_a_line_does_not_reach_its_caller(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logging_setup, "_MOST_LINES", 1)
+    with ServerLog(BrokerConfig(), "broker", terminal=terminal):
+        logging.getLogger(LOGGER).info("%d messages", "three")
+
+    (line,) = terminal.getvalue().splitlines()
+    assert f"the line of {LOGGER} at {__file__}:" in line
+    assert "cannot be formatted: TypeError(" in line
+
+
+def test_a_target_that_raises_does_not_end_its_thread():
+    handler = Faulty()
+    sink = LogSink(handler, "test")
+    sink.start()
+    for text in ("bad", "good"):
+        sink.put(line(text))
+    sink.stop()
+
+    assert handler.taken == ["good"]
+    assert handler.errors == ["bad"]
+
+
+class Faulty(logging.Handler):
+    """Handler that fails with some lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[str] = []
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == "bad":
+            raise ValueError
+        self.taken.append(record.getMessage())
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        self.errors.append(record.getMessage())
 
 
 def test_figures_are_not_made_without_files(terminal: io.StringIO):

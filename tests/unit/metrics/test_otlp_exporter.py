@@ -87,9 +87,9 @@ async def test_a_collector_gets_names_units_and_values_of_opentelemetry(
 @pytest.mark.parametrize("in_delta", [True, False])
 async def test_a_line_of_the_log_is_the_same_in_json(in_delta: bool):
     each = await batch()
-    line = log_exporter.resource_metrics(each, in_delta=in_delta)
+    line = await log_exporter.json_line(each, in_delta=in_delta)
 
-    parsed = json_format.ParseDict(line, ResourceMetrics())
+    parsed = json_format.Parse(line, ResourceMetrics())
     assert parsed == await resource_metrics(each, in_delta=in_delta)
 
 
