@@ -275,6 +275,8 @@ class BrokerController:
                     self._read_queue_nums,
                 ),
             ),
+            # Before the servers: it stops after the last request was answered.
+            (ANY_ROLE, self._metrics if isinstance(self._metrics, PartList) else self._metrics.reading),
             (ANY_ROLE, self._server),
             (MASTER, self._grpc),
             (ANY_ROLE, self.outer_api),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from rocketbroker.app.access_control import AccessControl
-from rocketbroker.app.broker_replication import SLAVE, BrokerReplication, BrokerRole, RoleParts
+from rocketbroker.app.broker_replication import SLAVE, BrokerReplication, BrokerRole
 from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -50,7 +50,6 @@ class BrokerParts(Protocol):
     consumers: ConsumerManager
     timer: TimerMessageStore
     replication: BrokerReplication
-    parts: RoleParts
     health: BrokerHealth
 
     access: AccessControl | None
@@ -86,7 +85,8 @@ class BrokerMetricsPort(MetricsService):
         config, store, replication = settings.broker, broker.store, broker.replication
         meters = broker.stats.meters
         assert meters is not None, "they exist while metrics do"
-        self._roles = broker.parts
+        self._is_serving = False
+        self.reading = _Reading(self)
         tables = BrokerTables(
             broker.topic_configs,
             broker.subscription_groups,
@@ -124,11 +124,35 @@ class BrokerMetricsPort(MetricsService):
         )
         super().__init__(exporter_of(config, source), loop_watch, copying)
 
-    def _is_serving(self) -> bool:
-        return self._roles.role is not None
+    def open(self) -> None:
+        """Serve metrics from now on: what they read has started."""
+        self._is_serving = True
+
+    async def close(self) -> None:
+        """Export a last time; there are no metrics after it."""
+        try:
+            await self.finish()
+        finally:
+            self._is_serving = False
 
     def _report(self) -> Awaitable[Report] | None:
-        return self._metrics.report() if self._is_serving() else None
+        return self._metrics.report() if self._is_serving else None
+
+
+class _Reading:
+    """Time in which the parts that metrics read are running, so that requests are counted to the last.
+
+    The port itself starts before those parts and stops after them, for its probes.
+    """
+
+    def __init__(self, port: BrokerMetricsPort) -> None:
+        self._port = port
+
+    async def start(self) -> None:
+        self._port.open()
+
+    async def stop(self) -> None:
+        await self._port.close()
 
 
 def _proxy(config: BrokerConfig, grpc: GrpcFigures | None) -> ProxyMetrics | None:

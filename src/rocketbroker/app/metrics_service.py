@@ -113,6 +113,11 @@ class MetricsService:
         """
         await self._parts.start()
 
+    async def finish(self) -> None:
+        """Export a last time, if the exporter does so by itself: the parts that it reads are about to stop."""
+        if isinstance(self._exporter, PushExporter):
+            await self._exporter.finish()
+
     async def stop(self) -> None:
         """End the export."""
         await self._parts.stop()

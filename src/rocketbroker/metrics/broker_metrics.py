@@ -29,7 +29,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.metrics_settings import parse_labels
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, GroupLag
-from rocketbroker.metrics.family import Block, Family, Labels, Report, Samples, counter, gauge, histogram
+from rocketbroker.metrics.family import Block, Family, Labels, Overflow, Report, Samples, counter, gauge, histogram
 from rocketbroker.metrics.health import BrokerHealth
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.pop_metrics import PopMetricsManager
@@ -108,6 +108,7 @@ class BrokerMetricsManager:
         self._store = store
         self._pop = pop
         self._own = own
+        self._overflow = Overflow()
 
     async def report(self) -> Report:
         """Return all metrics; their samples are read when an exporter asks for them."""
@@ -125,7 +126,8 @@ class BrokerMetricsManager:
             Block(_SCOPE, await self._families(lags)),
             Block("", [*await self._store.own(), *self._own_families(lags)]),
         ]
-        return Report(labels, config.metrics_otel_cardinality_limit, blocks)
+        instance = f"{config.broker_name}_{config.broker_id}"
+        return Report(labels, config.metrics_otel_cardinality_limit, blocks, self._overflow, instance)
 
     async def _families(self, lags: list[GroupLag]) -> list[Family]:
         config = self._config

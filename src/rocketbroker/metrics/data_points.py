@@ -5,11 +5,12 @@ For the exporters that send them (OTLP_GRPC) and that log them (LOG); both write
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from operator import le
 from typing import Final, NamedTuple
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.family import SLICE, Family, Kind, Labels, Report, Value, limited
+from rocketbroker.metrics.family import SLICE, Family, Kind, Labels, Report, Value, label_key, samples_of
 
 #: Scope of metrics that RocketMQ lacks.
 OWN_SCOPE: Final = "rocketbroker"
@@ -70,12 +71,19 @@ class Batch(NamedTuple):
         time_ns: their time, in ns since 1970.
         metrics: the points.
         totals: what the points leave to count from, once they are exported.
+        instance: name of the process, empty for none.
     """
 
     labels: Labels
     time_ns: int
     metrics: list[Points]
     totals: "dict[_Key, _Total]"
+    instance: str = ""
+
+    @property
+    def resource(self) -> Labels:
+        """Attributes of the process that exports."""
+        return {"service.instance.id": self.instance} if self.instance else {}
 
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -105,11 +113,11 @@ class DataPoints:
         """Yield all points, at most ``most`` in a batch; others run in between."""
         time_ns = self._clock.time_ms() * _NS
         seen: set[_Key] = set()
-        batch, count, steps = Batch(report.labels, time_ns, [], {}), 0, 0
+        batch, count, steps = Batch(report.labels, time_ns, [], {}, report.instance), 0, 0
         for block in report.blocks:
             for family in block.families:
                 points: list[Point] = []
-                for point in self._points(family, report.limit, batch, seen):
+                for point in self._points(family, report, batch, seen):
                     steps += 1
                     if point is not None:
                         if not points:
@@ -128,7 +136,7 @@ class DataPoints:
                         await asyncio.sleep(0)
         if count:
             yield batch
-        if self.in_delta and len(self._totals) > len(seen):
+        if self.in_delta and not self._totals.keys() <= seen:
             # Topics and groups were deleted.
             self._totals = {key: total for key, total in self._totals.items() if key in seen}
 
@@ -136,20 +144,20 @@ class DataPoints:
         """Count from the points of a batch on."""
         self._totals.update(batch.totals)
 
-    def _points(self, family: Family, limit: int, batch: Batch, seen: set[_Key]) -> Iterator[Point | None]:
+    def _points(self, family: Family, report: Report, batch: Batch, seen: set[_Key]) -> Iterator[Point | None]:
         counts = self.in_delta and family.kind != "gauge"
-        for step in limited(family, limit):
+        for step in samples_of(family, report):
             if step is None:
                 yield None
                 continue
-            labels, value = step[0], _copied(step[1])
+            labels, value = step[0], _copy(step[1])
             if not counts:
                 yield Point(labels, value, self._start_ns)
                 continue
-            key = family.name, tuple(labels.items())
+            key = family.name, label_key(labels)
             seen.add(key)
             before = self._totals.get(key)
-            added = _added(value, before.value if before else None)
+            added = _difference(value, before.value if before else None)
             if added is None:
                 yield None
                 continue
@@ -157,16 +165,19 @@ class DataPoints:
             yield Point(labels, added, before.time_ns if before else self._start_ns)
 
 
-def _copied(value: Value) -> float | Buckets:
+def _copy(value: Value) -> float | Buckets:
     if isinstance(value, Histogram):
         return Buckets(value.count, value.sum, tuple(value.buckets), tuple(value.bounds))
     return value
 
 
-def _added(value: float | Buckets, before: float | Buckets | None) -> float | Buckets | None:
-    """Return what was added, all if the count began again, ``None`` if nothing was."""
+def _difference(value: float | Buckets, before: float | Buckets | None) -> float | Buckets | None:
+    """Return what was added, all if the count began again, ``None`` if nothing was.
+
+    A distribution that began again may have more values than before, but fewer in a bucket.
+    """
     if isinstance(value, Buckets):
-        if isinstance(before, Buckets) and before.number <= value.number:
+        if isinstance(before, Buckets) and all(map(le, before.counts, value.counts)):
             counts = tuple(now - then for now, then in zip(value.counts, before.counts, strict=True))
             value = Buckets(value.number - before.number, value.sum - before.sum, counts, value.bounds)
         return value if value.number else None

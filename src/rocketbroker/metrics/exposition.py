@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from rocketbroker.common.histogram import Histogram
-from rocketbroker.metrics.family import SLICE, Family, Labels, Report, Value, limited
+from rocketbroker.metrics.family import SLICE, Family, Labels, Report, Value, samples_of
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _INFINITE: Final = "+Inf"
@@ -25,21 +25,21 @@ async def write(report: Report) -> AsyncIterator[bytes]:
         for family in families:
             lines = [f"# HELP {family.name} {_help(family.help)}\n# TYPE {family.name} {family.kind}\n"]
             steps, is_empty = 0, True
-            for step in limited(family, report.limit):
+            for step in samples_of(family, report):
                 steps += 1
                 if step is not None:
                     is_empty = False
                     own, value = step
                     text = shared if own.keys().isdisjoint(common) else _label_text(_without(common, own))
-                    _add_lines(lines, family, _joined(text, _label_text(own)), value)
+                    _add_lines(lines, family, _join(text, _label_text(own)), value)
                 if steps + len(lines) >= SLICE:
                     if not is_empty:
-                        yield _encoded(lines)
+                        yield _encode(lines)
                         lines = []
                     steps = 0
                     await asyncio.sleep(0)
             if lines and not is_empty:
-                yield _encoded(lines)
+                yield _encode(lines)
                 await asyncio.sleep(0)
     if any(scope for scope, _ in report.blocks):
         yield _TARGET_INFO
@@ -73,15 +73,15 @@ def _without(common: Labels, own: Labels) -> Labels:
     return {name: value for name, value in common.items() if name not in own}
 
 
-def _joined(first: str, second: str) -> str:
+def _join(first: str, second: str) -> str:
     return f"{first},{second}" if first and second else first or second
 
 
 def _label_text(labels: Labels) -> str:
-    return ",".join([f'{name}="{_escaped(value)}"' for name, value in labels.items()])
+    return ",".join([f'{name}="{_escape(value)}"' for name, value in labels.items()])
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     return value
@@ -91,6 +91,6 @@ def _help(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _encoded(lines: list[str]) -> bytes:
+def _encode(lines: list[str]) -> bytes:
     # A label may hold half of a surrogate pair, which a client sent: it is no UTF-8, and the page must be.
     return "".join(lines).encode("utf-8", "replace")

@@ -12,6 +12,7 @@ import msgspec
 
 from rocketbroker.metrics.data_points import Batch, Buckets, Point, Points
 from rocketbroker.metrics.family import Labels
+from rocketbroker.metrics.push_exporter import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +27,10 @@ _AT_A_TIME: Final = 100
 class LogExporter:
     """Writes a batch as one line at level INFO."""
 
-    async def export(self, batch: Batch, *, in_delta: bool) -> bool:
-        """Write the line; always true."""
+    async def export(self, batch: Batch, *, in_delta: bool) -> Outcome:
+        """Write the line."""
         log.info("%s", await json_line(batch, in_delta=in_delta))
-        return True
+        return Outcome.TAKEN
 
     async def stop(self) -> None:
         """Do nothing."""
@@ -53,7 +54,7 @@ async def json_line(batch: Batch, *, in_delta: bool) -> str:
         found |= _data(metric, points, _DELTA if in_delta else _CUMULATIVE)
         scopes.setdefault(metric.scope, []).append(found)
     whole = {
-        "resource": {},
+        "resource": {"attributes": _attributes(batch.resource)} if batch.instance else {},
         "scopeMetrics": [{"scope": {"name": name}, "metrics": metrics} for name, metrics in scopes.items()],
     }
     return msgspec.json.encode(whole).decode()

@@ -28,10 +28,21 @@ from rocketbroker.common.errors import shown
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.metrics.data_points import Batch, Buckets, Point, Points
 from rocketbroker.metrics.family import Labels
+from rocketbroker.metrics.push_exporter import Outcome
 
 log = logging.getLogger(__name__)
 
 _METHOD: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+# Failures of the collector or of the settings, not of a batch.
+_OF_ALL: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
 # A point takes up to 30 µs to encode.
 _AT_A_TIME: Final = 200
 
@@ -51,29 +62,35 @@ class OtlpExporter:
         self._timeout_s = timeout_s
         self._channel: aio.Channel | None = None
         self._is_failing = False
-        self._rejections = RefusalLog(log, "data points' batches")
+        self._rejections = RefusalLog(log, "refused batches")
 
-    async def export(self, batch: Batch, *, in_delta: bool) -> bool:
-        """Send a batch; return false if it did not arrive. A failure is logged once, and so is the next success."""
+    async def export(self, batch: Batch, *, in_delta: bool) -> Outcome:
+        """Send a batch. A collector that takes none is logged once, and so is the next success."""
         request = ExportMetricsServiceRequest(resource_metrics=[await resource_metrics(batch, in_delta=in_delta)])
         try:
             reply = await self._call(request)
         except aio.AioRpcError as error:
+            details = shown(error.details() or "")
+            if error.code() not in _OF_ALL:
+                where = self._target.address
+                self._rejections.add(
+                    f"metrics: the collector at {where} refused a batch: {error.code().name}: {details}"
+                )
+                return Outcome.REFUSED
             if not self._is_failing:
                 self._is_failing = True
-                details = shown(error.details() or "")
                 log.warning(
                     "metrics: the collector at %s does not take them: %s: %s; it is tried again at each interval",
                     self._target.address, error.code().name, details,
                 )  # fmt: skip
-            return False
+            return Outcome.UNREACHABLE
         if self._is_failing:
             self._is_failing = False
             log.info("metrics: the collector at %s takes them again", self._target.address)
         if reply.partial_success.rejected_data_points:
             count, text = reply.partial_success.rejected_data_points, shown(reply.partial_success.error_message)
             self._rejections.add(f"metrics: the collector rejected {count} data points: {text}")
-        return True
+        return Outcome.TAKEN
 
     async def _call(self, request: ExportMetricsServiceRequest) -> ExportMetricsServiceResponse:
         if self._channel is None:
@@ -110,6 +127,7 @@ async def resource_metrics(batch: Batch, *, in_delta: bool) -> ResourceMetrics:
     common = _attributes(batch.labels)
     found = ResourceMetrics()
     found.resource.SetInParent()
+    found.resource.attributes.extend(_attributes(batch.resource))
     scopes: dict[str, ScopeMetrics] = {}
     steps = 0
     for metric in batch.metrics:

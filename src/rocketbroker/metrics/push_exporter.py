@@ -1,20 +1,38 @@
 """Export of all metrics at an interval (PeriodicMetricReader), for exporters that no one asks."""
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Protocol
+from enum import Enum, auto
+from typing import Final, Protocol
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.metrics.data_points import Batch, DataPoints
 from rocketbroker.metrics.family import Report
 
+log = logging.getLogger(__name__)
+
+#: Longest time of the last export, in seconds: a stop waits for it.
+LAST_EXPORT_S: Final = 3.0
+
+
+class Outcome(Enum):
+    """Fate of a batch."""
+
+    TAKEN = auto()
+    #: This batch was not taken; others may be.
+    REFUSED = auto()
+    #: No batch would be taken now.
+    UNREACHABLE = auto()
+
 
 class Exporter(Protocol):
     """A receiver of batches."""
 
-    async def export(self, batch: Batch, *, in_delta: bool) -> bool:
-        """Export a batch; return false if it did not arrive."""
+    async def export(self, batch: Batch, *, in_delta: bool) -> Outcome:
+        """Export a batch."""
 
     async def stop(self) -> None:
         """Free what it holds."""
@@ -48,24 +66,51 @@ class PushExporter:
         self._report = report
         self._points = DataPoints(clock, in_delta=in_delta)
         self._tasks = TaskOwner("PushExporter")
+        self._is_finished = False
 
     async def start(self) -> None:
         """Begin to export, after the first interval."""
         self._tasks.every(self._period_s, self.export, "export")
 
-    async def stop(self) -> None:
-        """End the export that is under way, and free the connection."""
+    async def finish(self) -> None:
+        """End the export that is under way and export a last time; nothing is exported after it.
+
+        While the parts that the report reads still run: the counts since the last interval would be lost otherwise.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
         await self._tasks.stop()
-        await self._exporter.stop()
+        try:
+            async with asyncio.timeout(LAST_EXPORT_S):
+                await self.export()
+        except TimeoutError:
+            log.warning("metrics: the last export did not end within %g s", LAST_EXPORT_S)
+
+    async def stop(self) -> None:
+        """Export a last time and free the connection."""
+        try:
+            await self.finish()
+        finally:
+            await self._exporter.stop()
 
     async def export(self) -> None:
-        """Export all metrics once, up to a batch that does not arrive."""
+        """Export all metrics once, up to a batch for which the receiver cannot be reached.
+
+        One batch that is never taken must not keep the others back. Its counts are in the next export again.
+        """
         report = self._report()
         if report is None:
             return
         points = self._points
         async with aclosing(points.batches(await report, self._most())) as batches:
             async for batch in batches:
-                if not await self._exporter.export(batch, in_delta=points.in_delta):
+                try:
+                    outcome = await self._exporter.export(batch, in_delta=points.in_delta)
+                except Exception:
+                    log.exception("metrics: a batch cannot be exported; the others are")
+                    outcome = Outcome.REFUSED
+                if outcome is Outcome.UNREACHABLE:
                     return
-                points.exported(batch)
+                if outcome is Outcome.TAKEN:
+                    points.exported(batch)

@@ -52,6 +52,20 @@ async def test_a_broker_sends_its_metrics_to_a_collector(tmp_path: Path):
     assert max(sizes) <= 20
 
 
+async def test_a_stop_sends_the_counts_of_the_last_interval(tmp_path: Path):
+    async with OtlpCollector() as collector:
+        settings = {
+            "metricsExporterType": "OTLP_GRPC",
+            "metricsGrpcExporterTarget": f"http://127.0.0.1:{collector.port}",
+            "metricGrpcExporterIntervalInMills": "600000",
+            "metricsInDelta": "true",
+        }
+        async with running(broker(tmp_path, **settings)):
+            assert collector.requests == []
+
+    assert "rocketmq_topic_number" in {each.name for _, each in collector.metrics()}
+
+
 async def test_metrics_that_no_file_takes_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.CRITICAL, "rocketbroker.metrics.log_exporter")
     caplog.handler.setLevel(logging.WARNING)

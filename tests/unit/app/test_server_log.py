@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -84,7 +85,9 @@ def test_figures_go_to_their_file_alone_and_are_no_flood(terminal: io.StringIO, 
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_metrics_are_whole_json_documents_in_a_file_of_their_own(terminal: io.StringIO, tmp_path: Path, form: str):
+def test_metrics_are_whole_json_documents_in_a_file_of_their_own(
+    terminal: io.StringIO, tmp_path: Path, form: Literal["text", "json"]
+):
     points = [Point({"topic": f"topic-{number}"}, number, 0) for number in range(300)]
     batch = Batch({}, 1, [Points("broker-meter", OtelName("m", ""), "help", "gauge", points)], {})
     with ServerLog(BrokerConfig(log_dir=str(tmp_path), log_format=form), "broker", terminal=terminal):

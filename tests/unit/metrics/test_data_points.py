@@ -99,6 +99,26 @@ async def test_a_distribution_has_deltas_by_bucket():
     assert point.value == Buckets(2, 10.0, (0, 2, 0), (1, 10))
 
 
+async def test_a_distribution_that_began_again_is_a_delta_by_itself():
+    exports, times = Exports(in_delta=True), Histogram((1, 10))
+    times.add(0.5, 100)
+    await exports.next(histogram("h", [({}, times)], "Help"))
+    again = Histogram((1, 10))
+    again.add(5, 150)
+
+    ((point,),) = await exports.next(histogram("h", [({}, again)], "Help"))
+    assert point.value == Buckets(150, 750, (0, 150, 0), (1, 10))
+
+
+async def test_counts_of_ended_label_sets_are_forgotten_beside_new_ones():
+    exports = Exports(in_delta=True)
+    await exports.next(counter("c_total", [({"topic": "A"}, 5)]))
+    await exports.next(counter("c_total", [({"topic": "B"}, 1)]))
+
+    ((point,),) = await exports.next(counter("c_total", [({"topic": "A"}, 7), ({"topic": "B"}, 1)]))
+    assert point.value == 7
+
+
 async def test_batches_have_at_most_so_many_points():
     families = [gauge("a", [({"n": str(each)}, each) for each in range(5)]), gauge("b", [({}, 1)] * 2)]
     batches = await Exports(in_delta=False).next(*families, most=3)

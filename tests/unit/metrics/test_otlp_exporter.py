@@ -16,6 +16,7 @@ from rocketbroker.metrics import log_exporter
 from rocketbroker.metrics.data_points import Batch, DataPoints
 from rocketbroker.metrics.family import Block, Family, Report, counter, gauge, histogram
 from rocketbroker.metrics.otlp_exporter import OtlpExporter, resource_metrics
+from rocketbroker.metrics.push_exporter import Outcome
 from tests.support.fakes import FakeClock
 from tests.support.otlp_collector import OtlpCollector
 from tests.support.ports import free_ports
@@ -33,7 +34,8 @@ def families() -> list[Family]:
 
 
 async def batch() -> Batch:
-    report = Report({"cluster": "C", "node_id": "broker-a"}, 100, [Block("broker-meter", families())])
+    blocks = [Block("broker-meter", families())]
+    report = Report({"cluster": "C", "node_id": "broker-a"}, 100, blocks, instance="broker-a_1")
     async for each in DataPoints(FakeClock(2_000), in_delta=False).batches(report, 100):
         return each
     raise AssertionError("there is no batch")
@@ -55,7 +57,7 @@ async def exporter(collector: OtlpCollector) -> AsyncIterator[OtlpExporter]:
 async def test_a_collector_gets_names_units_and_values_of_opentelemetry(
     collector: OtlpCollector, exporter: OtlpExporter
 ):
-    assert await exporter.export(await batch(), in_delta=False)
+    assert await exporter.export(await batch(), in_delta=False) is Outcome.TAKEN
 
     found = {metric.name: metric for _, metric in collector.metrics()}
     assert {name: metric.unit for name, metric in found.items()} == {
@@ -90,17 +92,33 @@ async def test_a_line_of_the_log_is_the_same_in_json(in_delta: bool):
     line = await log_exporter.json_line(each, in_delta=in_delta)
 
     parsed = json_format.Parse(line, ResourceMetrics())
+    (instance,) = parsed.resource.attributes
+    assert (instance.key, instance.value.string_value) == ("service.instance.id", "broker-a_1")
     assert parsed == await resource_metrics(each, in_delta=in_delta)
 
 
 async def test_a_line_of_the_log_is_one_of_json(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     each = await batch()
-    assert await log_exporter.LogExporter().export(each, in_delta=False)
+    assert await log_exporter.LogExporter().export(each, in_delta=False) is Outcome.TAKEN
 
     (record,) = caplog.records
     assert "\n" not in record.getMessage()
     assert json_format.Parse(record.getMessage(), ResourceMetrics()) == await resource_metrics(each, in_delta=False)
+
+
+async def test_a_refused_batch_is_no_failure_of_the_collector(
+    collector: OtlpCollector, exporter: OtlpExporter, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    each = await batch()
+    collector.status = grpc.StatusCode.INVALID_ARGUMENT
+    assert await exporter.export(each, in_delta=False) is Outcome.REFUSED
+    collector.status = grpc.StatusCode.OK
+    assert await exporter.export(each, in_delta=False) is Outcome.TAKEN
+
+    (line,) = [line for line in caplog.messages if line.startswith("metrics: ")]
+    assert "refused a batch: INVALID_ARGUMENT: the collector is full" in line
 
 
 async def test_a_failure_and_the_next_success_are_logged_once(
@@ -108,25 +126,25 @@ async def test_a_failure_and_the_next_success_are_logged_once(
 ):
     caplog.set_level(logging.INFO)
     each = await batch()
-    collector.status = grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert [await exporter.export(each, in_delta=False) for _ in range(2)] == [False, False]
+    collector.status = grpc.StatusCode.UNAVAILABLE
+    assert [await exporter.export(each, in_delta=False) for _ in range(2)] == [Outcome.UNREACHABLE] * 2
     collector.status = grpc.StatusCode.OK
-    assert [await exporter.export(each, in_delta=False) for _ in range(2)] == [True, True]
+    assert [await exporter.export(each, in_delta=False) for _ in range(2)] == [Outcome.TAKEN] * 2
 
     lines = [line for line in caplog.messages if line.startswith("metrics: ")]
     assert len(lines) == 2
-    assert "RESOURCE_EXHAUSTED: the collector is full; it is tried again at each interval" in lines[0]
+    assert "UNAVAILABLE: the collector is full; it is tried again at each interval" in lines[0]
     assert lines[1].endswith("takes them again")
 
 
 async def test_a_dead_collector_is_tried_again(caplog: pytest.LogCaptureFixture):
     port = free_ports()
     exporter = OtlpExporter(OtlpTarget(f"127.0.0.1:{port}", is_tls=False), {}, 30.0)
-    assert not await exporter.export(await batch(), in_delta=False)
+    assert await exporter.export(await batch(), in_delta=False) is Outcome.UNREACHABLE
     assert "UNAVAILABLE" in caplog.text
     async with OtlpCollector(port) as collector:
         for _ in range(600):
-            if await exporter.export(await batch(), in_delta=False):
+            if await exporter.export(await batch(), in_delta=False) is Outcome.TAKEN:
                 break
             await asyncio.sleep(0.1)
         assert collector.requests
@@ -138,7 +156,7 @@ async def test_a_frozen_collector_is_given_up_in_time(caplog: pytest.LogCaptureF
     address = f"127.0.0.1:{frozen.getsockname()[1]}"
     exporter = OtlpExporter(OtlpTarget(address, is_tls=False), {}, 0.05)
 
-    assert not await exporter.export(await batch(), in_delta=False)
+    assert await exporter.export(await batch(), in_delta=False) is Outcome.UNREACHABLE
     assert "DEADLINE_EXCEEDED" in caplog.text
     await exporter.stop()
     frozen.close()
@@ -148,6 +166,6 @@ async def test_rejected_points_are_logged(
     collector: OtlpCollector, exporter: OtlpExporter, caplog: pytest.LogCaptureFixture
 ):
     collector.rejected = 2
-    assert await exporter.export(await batch(), in_delta=False)
+    assert await exporter.export(await batch(), in_delta=False) is Outcome.TAKEN
 
     assert "the collector rejected 2 data points: too old" in caplog.text
