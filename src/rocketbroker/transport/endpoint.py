@@ -19,19 +19,16 @@ from typing import Any, NamedTuple, Protocol
 
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.go_away import leaving_routes
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import Cause, RequestMeter
 
 log = logging.getLogger(__name__)
 
 _REPEAT_LOG_S = 10.0
-# MQVersion.Version.V5_3_1.ordinal(): later clients know GO_AWAY.
-_LAST_WITHOUT_GO_AWAY = 475
 # Connections kept for administrators, brokers and this machine: a sixteenth, and enough for some hosts with tools.
 _SHARE_OF_RESERVE = 16
 _MOST_RESERVED = 256
@@ -168,16 +165,6 @@ class EndpointConnection(Connection, Protocol):
 
     def read_again(self) -> None:
         """Handle what was read before a pause and resume reading, unless a reason for the pause remains."""
-
-
-def _send_away(_connection: Connection, command: Command) -> None:
-    """Reject a request of a client that knows GO_AWAY (NettyRemotingAbstract.processRequestCommand).
-
-    Raises:
-        BrokerResponseError: GO_AWAY.
-    """
-    if command.version > _LAST_WITHOUT_GO_AWAY:
-        raise BrokerResponseError(ResponseCode.GO_AWAY, "please go away: this server is stopping")
 
 
 def _no_parts(_answer: object) -> None:
@@ -335,11 +322,11 @@ class Endpoint:
             connection.admit()
 
     def go_away(self) -> None:
-        """Answer GO_AWAY to each further request of a peer that knows it; others are served as before.
+        """Answer GO_AWAY to further requests that others can serve, of peers that know it; serve all else as before.
 
         Such a peer asks for a new route and sends elsewhere, before its connection is closed under its requests.
         """
-        self._tables = route_tables({code: route.guarded(_send_away) for code, route in self._routes.items()})
+        self._tables = route_tables(leaving_routes(self._routes))
         self.readmit()
 
     async def wait_until_left(self, timeout_s: float) -> None:

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Connection
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.handler import Audience, Connection, Route
+from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import endpoint, remoting_server
 from rocketbroker.transport.endpoint import EndpointHooks
+from rocketbroker.transport.go_away import leaving_routes
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, listen, port_of
+from tests.support.fakes import FakeConnection
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running
 from tests.support.transports import ECHO, LATER, Handlers, frame, made_transports, split_frames
@@ -486,6 +489,39 @@ async def test_a_stop_sends_clients_away_that_know_it(handlers: Handlers):
     await peer.close()
     async with asyncio.timeout(30):
         await stopping
+
+
+async def test_what_no_other_server_could_serve_is_served_to_the_end(handlers: Handlers):
+    routes = handlers.routes()
+    echo = routes[ECHO]
+    for code in (RequestCode.ACK_MESSAGE, RequestCode.SEND_MESSAGE):
+        routes[code] = Route(code, echo.process, None, Audience.CLIENT)
+    server = RemotingServer(routes, host=LOOPBACK, send_away_s=lambda: 60.0)
+    await server.start()
+    peer = await Peer.open(server.port)
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0)
+
+    assert (await peer.ask(of_version(513, RequestCode.SEND_MESSAGE))).code == ResponseCode.GO_AWAY
+    assert (await peer.ask(of_version(513, RequestCode.ACK_MESSAGE))).code == 0
+    await peer.close()
+    async with asyncio.timeout(30):
+        await stopping
+
+
+def test_a_oneway_request_is_served_by_a_server_that_stops():
+    served: list[Command] = []
+
+    def serve(_connection: Connection, command: Command) -> bytes:
+        served.append(command)
+        return b""
+
+    route = leaving_routes({10: Route(10, serve, None, Audience.CLIENT)})[10]
+    command = request(10, oneway=True)
+    command.version = 513
+    route.process(FakeConnection(), command)
+
+    assert len(served) == 1
 
 
 async def test_a_client_that_stays_holds_a_stop_for_its_time_alone(handlers: Handlers):
