@@ -25,6 +25,8 @@ from rocketbroker.common.config.transport_config import WHITE_LIST, WhiteList
 
 _EXPORTERS: Final = ("DISABLE", "PROM", "OTLP_GRPC", "LOG")
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Labels of buckets, quantiles and scopes.
+_RESERVED_LABELS: Final = frozenset({"le", "quantile", "otel_scope_name", "otel_scope_version", "otel_metric_overflow"})
 _HEADER_NAME = re.compile(r"[0-9a-z_.-]+\Z")
 _TLS: Final = "https://"
 _PLAIN: Final = "http://"
@@ -85,13 +87,15 @@ def parse_labels(value: str) -> dict[str, str]:
     """Return the labels of a list of ``name:value`` joined by commas.
 
     Raises:
-        ValueError: A pair has no colon, or its name is not one of a label.
+        ValueError: A pair has no colon, or its name is not one of a label, or one that samples have already.
     """
     labels = {}
     for pair in filter(None, map(str.strip, value.split(","))):
         name, colon, text = pair.partition(":")
         if not colon or not _LABEL_NAME.match(name):
             raise ValueError(f"{pair!r} is no pair of a label's name and its value")
+        if name in _RESERVED_LABELS or name.startswith("__"):
+            raise ValueError(f"rejected: Prometheus needs the label {name} for itself; choose another name")
         labels[name] = text
     return labels
 
@@ -146,7 +150,9 @@ class MetricsPortSettings(ConfigModel):
         Trait(takes="[http[s]://]host:port"),
     )
     metrics_grpc_exporter_header: Headers = setting(
-        "", "Headers of each call to the collector.", Trait(takes="name:value, several joined by ','")
+        "",
+        "Headers of each call to the collector, such as a credential.",
+        Trait(secret=True, takes="name:value, several joined by ','"),
     )
     metric_grpc_exporter_time_out_in_mills: Whole = setting(
         3_000, "Longest time of a call to the collector.", millis(1, HOUR_MS)
