@@ -87,5 +87,8 @@ class ReplicationMetrics:
         if behind <= 0 or not self._marks:
             return 0.0
         # The first mark beyond what the slave has: by then it was behind.
-        first = min(bisect_right(self._marks, ack_offset, key=itemgetter(0)), len(self._marks) - 1)
+        first = bisect_right(self._marks, ack_offset, key=itemgetter(0))
+        if first == len(self._marks):
+            # It lacks only what came after the last mark, less than a second ago.
+            return 0.0
         return max(self._clock.monotonic() - self._marks[first][1], 0.0)

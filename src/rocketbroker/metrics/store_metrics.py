@@ -1,23 +1,63 @@
 """The store and its timer (org.apache.rocketmq.store.metrics.DefaultStoreMetricsManager)."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.timer.timer_message_store import SNAPSHOT_BOUNDS_S, TimerFigures, TimerMessageStore
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.errors import RocketBrokerError
+from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.metrics.family import Family, Samples, Value, counter, gauge, histogram
 from rocketbroker.store.clean.disk_watch import MeasureDisk, look_at_disks
 from rocketbroker.store.message_store import MessageStore
 
+log = logging.getLogger(__name__)
+
 _PLACE: Final = {"storage_type": "local", "storage_medium": "disk"}
+
+
+# Longest time of a measurement in seconds, beyond which its metric is left out: the page has others.
+_MEASURE_S: Final = 5.0
+
+R = TypeVar("R")
 
 
 def _one(value: float) -> Samples:
     return [(_PLACE, value)]
+
+
+class _Measurement(Generic[R]):
+    """A measurement of a disk, one at a time: a disk that hangs must not take a thread for each page.
+
+    Args:
+        measure: measures (blocks).
+        errors: log of failures.
+    """
+
+    def __init__(self, measure: Callable[[], R], errors: RefusalLog) -> None:
+        self._measure = measure
+        self._errors = errors
+        self._running: asyncio.Future[R] | None = None
+
+    async def value(self) -> R | None:
+        """Return what was measured, ``None`` if the disk fails or takes too long."""
+        if self._running is None:
+            self._running = asyncio.get_running_loop().run_in_executor(None, self._measure)
+        done, _ = await asyncio.wait([self._running], timeout=_MEASURE_S)
+        if not done:
+            self._errors.add(f"metrics: the disk of the store did not answer within {_MEASURE_S:g} s")
+            return None
+        measured, self._running = self._running, None
+        try:
+            return measured.result()
+        except OSError as error:
+            self._errors.add(f"metrics: the disk of the store cannot be measured: {error}")
+            return None
 
 
 class DefaultStoreMetricsManager:
@@ -42,20 +82,25 @@ class DefaultStoreMetricsManager:
         self._timer = timer
         self._meters = meters
         self._clock = clock
-        self._measure_disk = measure_disk
+        root, errors = Path(store.config.store_path_root_dir), RefusalLog(log, "failures")
+        self._used = _Measurement(lambda: measure_disk(root), errors)
+        self._fullest = _Measurement(lambda: look_at_disks(store.config, measure_disk), errors)
+        self._errors = errors
 
     async def families(self) -> list[Family]:
-        """Return the metrics; disk and oldest message are read on threads."""
+        """Return the metrics; disk and oldest message are read on threads, and left out if they cannot be."""
         store = self._store
-        root = Path(store.config.store_path_root_dir)
-        disk = await asyncio.get_running_loop().run_in_executor(None, self._measure_disk, root)
+        disk, reserve_time = await self._used.value(), await self._reserve_time()
         end = store.commit_log.max_offset
         found = [
             # RocketMQ's value: that of the whole disk.
-            gauge("rocketmq_storage_size_bytes", _one(disk.used)),
+            gauge("rocketmq_storage_size_bytes", _one(disk.used) if disk is not None else ()),
             gauge("rocketmq_storage_flush_behind_bytes", _one(max(end - store.flusher.flushed_offset, 0))),
             gauge("rocketmq_storage_dispatch_behind_bytes", _one(max(end - store.appender.dispatched_offset, 0))),
-            gauge("rocketmq_storage_message_reserve_time_milliseconds", _one(await self._reserve_time())),
+            gauge(
+                "rocketmq_storage_message_reserve_time_milliseconds",
+                _one(reserve_time) if reserve_time is not None else (),
+            ),
         ]
         if store.config.timer_wheel_enable:
             found += self._timer_families(await self._timer.figures())
@@ -63,8 +108,7 @@ class DefaultStoreMetricsManager:
 
     async def own(self) -> list[Family]:
         """Return metrics that RocketMQ lacks; the disk is measured on a thread."""
-        loop, config = asyncio.get_running_loop(), self._store.config
-        fullest = await loop.run_in_executor(None, look_at_disks, config, self._measure_disk)
+        fullest = await self._fullest.value()
         return [
             counter(
                 "rocketbroker_sync_errors_total",
@@ -78,20 +122,26 @@ class DefaultStoreMetricsManager:
             ),
             gauge(
                 "rocketbroker_store_disk_used_ratio",
-                [({}, fullest.use.used / max(fullest.use.capacity, 1))],
+                [({}, fullest.use.used / max(fullest.use.capacity, 1))] if fullest is not None else (),
                 "Used share of the disk of the log or of the queues, whichever is fuller; sends are rejected above "
                 "diskSpaceWarningLevelRatio.",
             ),
         ]
 
-    async def _reserve_time(self) -> int:
-        log = self._store.commit_log
-        if log.max_offset <= log.min_offset:
+    async def _reserve_time(self) -> int | None:
+        """Return the age of the oldest message in ms, 0 without one, ``None`` if it cannot be read."""
+        commit_log = self._store.commit_log
+        if commit_log.max_offset <= commit_log.min_offset:
             return 0
-        record = await self._store.queries.read_message(log.min_offset)
-        if record is None:
-            return 0
-        return max(self._clock.time_ms() - decode_record(record, read_body=False).store_timestamp, 0)
+        try:
+            async with asyncio.timeout(_MEASURE_S):
+                record = await self._store.queries.read_message(commit_log.min_offset)
+            if record is None:
+                return 0
+            return max(self._clock.time_ms() - decode_record(record, read_body=False).store_timestamp, 0)
+        except (OSError, RocketBrokerError) as error:  # TimeoutError is an OSError
+            self._errors.add(f"metrics: the oldest message cannot be read: {str(error) or 'it takes too long'}")
+            return None
 
     def _timer_families(self, timer: TimerFigures) -> Iterator[Family]:
         meters = self._meters

@@ -65,6 +65,17 @@ def test_a_log_that_rests_keeps_the_age_of_its_last_message():
     assert master.figures()["lag_seconds"][0][1] == 10.0
 
 
+def test_a_message_after_a_long_rest_is_not_as_old_as_the_rest():
+    master = Master()
+    master.grow(100)
+    master.ack = 100
+    master.clock.advance(7_200)
+    master.end += 50  # and no mark since
+
+    assert master.figures()["lag_bytes"][0][1] == 50
+    assert master.figures()["lag_seconds"][0][1] == 0.0
+
+
 def test_marks_are_kept_while_there_are_slaves_only():
     master = Master()
     master.grow(100)

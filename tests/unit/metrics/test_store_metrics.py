@@ -1,9 +1,15 @@
 """Metrics of a store."""
 
+import errno
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rocketbroker.broker.message_meters import MessageMeters
+from rocketbroker.common.errors import CorruptRecordError
+from rocketbroker.metrics import store_metrics
 from rocketbroker.metrics.store_metrics import DefaultStoreMetricsManager
 from rocketbroker.store.clean.disk_watch import DiskUse
 from rocketbroker.store.commitlog.put_message import MessageExtBrokerInner
@@ -67,6 +73,41 @@ async def test_no_timer_no_figures_of_it(tmp_path: Path):
         manager = DefaultStoreMetricsManager(store, timer.service, MessageMeters(), clock, lambda _: DiskUse(7, 9))
 
         assert not [each.name for each in await manager.families() if "timer" in each.name]
+
+
+async def test_a_disk_that_fails_or_hangs_costs_its_own_metrics_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    clock, go, asked = FakeClock(), threading.Event(), []
+
+    def hang(_: Path) -> DiskUse:
+        asked.append(1)
+        go.wait(60)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store_metrics, "_MEASURE_S", 0.05)
+    async with running(make_store(tmp_path / "store", clock, timer_wheel_enable=False)) as store:
+        store.appender.put_message(MessageExtBrokerInner("T", 0, b"x", b"UNIQ_KEY\x01A\x02"))
+        timer = await Timer(store, clock).load()
+        manager = DefaultStoreMetricsManager(store, timer.service, MessageMeters(), clock, hang)
+        found = [await manager.families() for _ in range(3)]
+        go.set()
+        monkeypatch.setattr(store_metrics, "_MEASURE_S", 60)
+        found.append(await manager.families())
+        monkeypatch.setattr(store_metrics, "decode_record", damaged)
+        found.append(await manager.families())
+
+    names = [{each.name.removeprefix("rocketmq_storage_") for each in page if list(each.samples)} for page in found]
+    of_memory = {"flush_behind_bytes", "dispatch_behind_bytes"}
+    # On a busy machine the oldest message may take longer than a page waits.
+    assert [each - {"message_reserve_time_milliseconds"} for each in names[:3]] == [of_memory] * 3
+    assert names[3:] == [of_memory | {"message_reserve_time_milliseconds"}, of_memory]
+    assert len(asked) == 2, "one for all pages while it hung, and one after it failed"
+    assert "did not answer within 0.05 s" in caplog.text
+
+
+def damaged(*_arguments: object, **_options: object) -> None:
+    raise CorruptRecordError("the record is damaged")
 
 
 async def test_errors_are_ours(tmp_path: Path):
