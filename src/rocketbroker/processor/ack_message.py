@@ -253,6 +253,8 @@ class AckMessageRequests:
             return answer
         last = max(results, key=lambda result: result.physical_offset)
         wait = self.acknowledgements.wait_for(last)
+        # Others may have run since the check. What this request did until now counts as its wait.
+        self.fast_failure.begin_put()
         return self.fast_failure.answer_when_acknowledged(wait, partial(acknowledged_answer, answer))
 
 

@@ -115,6 +115,8 @@ class ConsumerSendMsgBackProcessor:
         """
         if self._acknowledgements.required or connection.waited_s:
             self._fast_failure.check(connection)
+        else:
+            self._fast_failure.begin_put()
         header = command.header
         check_client_group(header.group, connection)
         group = self._writable_group(connection, header.group)

@@ -139,6 +139,8 @@ class SendMessageProcessor:
         if config.trace_on is not own.trace_on or config.region_id is not own.region_id:
             own = self._own = BrokerProperties(config, self._store_host)  # UPDATE_BROKER_CONFIG changed them
         target = self._targets.find(header, connection)
+        if target.waits and not self._must_wait:
+            self._fast_failure.begin_put()
         queue_id = header.queue_id
         if not 0 <= queue_id < target.queue_nums:
             queue_id = other_queue(header, target)

@@ -565,6 +565,18 @@ async def test_a_send_is_answered_when_it_is_on_disk(parts: SimpleNamespace, syn
     assert sync_store.flusher.flushed_offset == sync_store.commit_log.max_offset > 0
 
 
+def test_a_send_that_waits_for_its_topic_alone_begins_its_own_put(
+    parts: SimpleNamespace, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+):
+    processor = processor_of(parts, store)
+    begun: list[float] = []
+    monkeypatch.setattr(processor._fast_failure, "begin_put", lambda: begun.append(store.commit_log.max_offset))
+
+    processor.send_message(FakeConnection(), command())
+
+    assert begun == [0], "before the message is stored"
+
+
 @pytest.mark.proves("When a sync fails", "waiting and later sends")
 @pytest.mark.parametrize("sent", [command, lambda: batch_command(encode_batch([(0, b"one", b""), (0, b"two", b"")]))])
 async def test_one_that_is_not_on_disk_in_time_is_answered_with_its_place(

@@ -65,7 +65,7 @@ class BrokerFastFailure:
         Raises:
             BrokerResponseError: SYSTEM_BUSY if too many wait or it has waited too long; clients try another broker.
         """
-        self._put_at = monotonic()
+        self.begin_put()
         config = self._config
         capacity = config.send_thread_pool_queue_capacity
         if self.waiting >= capacity:
@@ -81,9 +81,13 @@ class BrokerFastFailure:
                 f"size of queue: {self.waiting}; the limit is {limit_ms} ms (waitTimeMillsInSendQueue)"
             )
 
+    def begin_put(self) -> None:
+        """Note the start of a put that was not checked; ``answer_when_acknowledged`` follows before others run."""
+        self._put_at = monotonic()
+
     def has_room(self, sends: int) -> bool:
         """Return true if so many more sends may wait; their put begins now."""
-        self._put_at = monotonic()
+        self.begin_put()
         return self.waiting + sends <= self._config.send_thread_pool_queue_capacity
 
     def answer_when_acknowledged(
