@@ -191,6 +191,8 @@ class HAClient:
                 self._note("")
                 # The master counts the messages before the end from this report on.
                 self._report(self._kept_end)
+            if any(not part.data and part.offset == self._replica.max_offset for part in parts):
+                self._note("")  # a heartbeat at the own end: this slave has all, if it is nothing
             await self._take([part for part in parts if part.data])
             # What has arrived meanwhile is taken together.
             await self._replica.let_dispatch()

@@ -109,6 +109,17 @@ async def test_a_slave_waits_for_a_master_and_takes_another_address(tmp_path: Pa
             await caught_up(master, slave)
 
 
+async def test_a_slave_of_an_empty_master_follows_it(tmp_path: Path):
+    """Nobody has sent a message yet: that is no fault."""
+    heartbeats = {"ha_send_heartbeat_interval": 100}
+    async with (
+        ha_master(tmp_path / "m", **heartbeats) as master,
+        ha_slave(tmp_path / "s", master.address, **heartbeats) as slave,
+    ):
+        await until(lambda: slave.client.problem == "")
+        assert master.store.commit_log.max_offset == 0
+
+
 class TestFailingSyncs:
     """A slave whose disk fails its syncs."""
 
