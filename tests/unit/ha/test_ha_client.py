@@ -111,7 +111,7 @@ async def test_a_slave_waits_for_a_master_and_takes_another_address(tmp_path: Pa
 
 async def test_a_slave_of_an_empty_master_follows_it(tmp_path: Path):
     """Nobody has sent a message yet: that is no fault."""
-    heartbeats = {"ha_send_heartbeat_interval": 100}
+    heartbeats: dict[str, Any] = {"ha_send_heartbeat_interval": 100}
     async with (
         ha_master(tmp_path / "m", **heartbeats) as master,
         ha_slave(tmp_path / "s", master.address, **heartbeats) as slave,
