@@ -99,6 +99,8 @@ class Chosen(NamedTuple):
 
 
 CHOSEN: Final[ContextVar[Chosen]] = ContextVar("chosen", default=Chosen())  # noqa: B039 - a tuple does not change
+#: The name servers of ``-n``, as typed; None without it.
+GIVEN_SERVERS: Final[ContextVar[str | None]] = ContextVar("given_servers", default=None)
 
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:

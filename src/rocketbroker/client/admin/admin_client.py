@@ -1,5 +1,6 @@
 """Administration of topics, groups and brokers (org.apache.rocketmq.tools.admin.DefaultMQAdminExt)."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -74,17 +75,29 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
         return []
 
     async def examine_consume_stats(
-        self, group: str, topic: str | None = None, route_topic: str | None = None
+        self,
+        group: str,
+        topic: str | None = None,
+        route_topic: str | None = None,
+        *,
+        addresses: Sequence[str] | None = None,
     ) -> ConsumeStats:
         """Return the progress of a group in each queue, of one ``topic`` or of all.
+
+        Args:
+            group: the group.
+            topic: the only topic to look at.
+            route_topic: topic or cluster whose route to use, for an LMQ.
+            addresses: the brokers to ask; by default those of the group's route.
 
         Raises:
             TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
         """
         check_group(group)
-        route = await self._group_route(group, topic, route_topic)
+        if addresses is None:
+            addresses = addresses_of((await self._group_route(group, topic, route_topic)).broker_datas)
         total = ConsumeStats()
-        for address in addresses_of(route.broker_datas):
+        for address in addresses:
             header = GetConsumeStatsRequestHeader(group, topic)
             stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
             total.offset_table.update(stats.offset_table)
@@ -113,11 +126,21 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
         return ConsumerConnection.decode(answer.body), answer.remark or ""
 
     async def get_consumer_running_info(
-        self, group: str, client_id: str, *, jstack: bool = False
+        self, group: str, client_id: str, *, jstack: bool = False, address: str | None = None
     ) -> ConsumerRunningInfo:
-        """Return the state that a client of a group reports; ``jstack``: with the stacks of its threads."""
+        """Return the state that a client of a group reports.
+
+        Args:
+            group: the group.
+            client_id: the client.
+            jstack: with the stacks of its threads.
+            address: address of the broker to ask; by default one that the group consumes from.
+        """
         header = GetConsumerRunningInfoRequestHeader(group, client_id, jstack)
-        answer = await self._ask_first(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        if address is None:
+            answer = await self._ask_first(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        else:
+            answer = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return ConsumerRunningInfo.decode(answer.body)
 
     async def assigned_queues(self, group: str, client_id: str) -> list[MessageQueue]:
@@ -210,6 +233,7 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
         end_ms: int = _NO_END,
         last_key: str | None = None,
         route_topic: str | None = None,
+        addresses: Sequence[str] | None = None,
     ) -> list[MessageExt]:
         """Return the messages of a topic with a key (``index_type`` K), a unique id (U) or a tag (T), by store time.
 
@@ -222,10 +246,12 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
             end_ms: latest store time in ms.
             last_key: index key to continue after, for an index in RocksDB.
             route_topic: topic or cluster whose route to use, for an LMQ.
+            addresses: the brokers to ask; by default those of the route.
         """
-        route = await self.examine_topic_route_info(route_topic or topic)
+        if addresses is None:
+            addresses = addresses_of((await self.examine_topic_route_info(route_topic or topic)).broker_datas)
         found: list[MessageExt] = []
-        for address in addresses_of(route.broker_datas):
+        for address in addresses:
             header = QueryMessageRequestHeader(
                 topic, key, max_num, begin_ms, end_ms, index_type, last_key, unique_key_query=index_type == "U"
             )

@@ -98,9 +98,15 @@ class AdminConnection(MustClose):
         return await self._name_server.invoke_all(lambda: client_request(code, header, body))
 
     async def _ask_first(self, group: str, code: int, header: object) -> Command:
-        """Return the answer of one broker that a group consumes from."""
+        """Return the answer of the first broker that a group consumes from and that answers."""
+        unreachable: RemotingError | None = None
         for address in addresses_of((await self._group_route(group)).broker_datas):
-            return await self._ask(address, code, header)
+            try:
+                return await self._ask(address, code, header)
+            except RemotingError as error:
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
         raise BrokerNotFoundError(f"no broker in the route of {RETRY_GROUP_TOPIC_PREFIX}{group} has an address")
 
     async def _group_route(self, group: str, *others: str | None) -> TopicRouteData:

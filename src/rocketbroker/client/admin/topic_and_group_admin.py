@@ -120,11 +120,20 @@ class TopicAdmin(ServerAdmin):
         answer = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader())
         return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
 
-    async def examine_topic_stats(self, topic: str, route_topic: str | None = None) -> TopicStatsTable:
-        """Return the offsets of all queues of a topic, on the brokers of its route or that of ``route_topic``."""
-        route = await self.examine_topic_route_info(route_topic or topic)
+    async def examine_topic_stats(
+        self, topic: str, route_topic: str | None = None, *, addresses: Iterable[str] | None = None
+    ) -> TopicStatsTable:
+        """Return the offsets of all queues of a topic.
+
+        Args:
+            topic: the topic.
+            route_topic: topic or cluster whose route to use, for an LMQ.
+            addresses: the brokers to ask; by default those of the route.
+        """
+        if addresses is None:
+            addresses = addresses_of((await self.examine_topic_route_info(route_topic or topic)).broker_datas)
         total = TopicStatsTable()
-        for address in addresses_of(route.broker_datas):
+        for address in addresses:
             header = GetTopicStatsInfoRequestHeader(topic)
             stats = TopicStatsTable.decode((await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
             total.offset_table.update(stats.offset_table)
