@@ -19,6 +19,14 @@ def rows(cluster: Cluster, *options: str) -> dict[int, dict[str, int]]:
     return {row["queueId"]: row for row in checked_json("popStatus", done.stdout)["queues"]}
 
 
+def fate(cluster: Cluster, offset: int) -> str:
+    """Return the outcome that ``mqadmin why`` names for a message of queue 0."""
+    arguments = ["why", GROUP, "PopStatus", "-n", cluster.address, "-o", f"0:{offset}", "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.stderr
+    return str(checked_json("why", done.stdout)["outcome"])
+
+
 def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
     with ExitStack() as closed:
         servers = closed.enter_context(closing(OurServers(tmp_path)))
@@ -31,11 +39,13 @@ def test_messages_in_flight_are_shown_by_queue(tmp_path: Path):
         seen = {"topic": "PopStatus", "brokerName": "broker-a", "queueId": 0}
 
         assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 3, "nextReturn": returns}}
+        assert fate(cluster, 0) == fate(cluster, 2) == "inFlight"
         assert script.acknowledge("", "PopStatus", 0, handle_of(popped, 0)).answer().code == 0
         assert rows(cluster)[0]["inFlight"] == 2
         for offset in (1, 2):
             assert script.acknowledge("", "PopStatus", offset, handle_of(popped, offset)).answer().code == 0
         assert rows(cluster) == {0: {**seen, "waiting": 2, "inFlight": 0, "nextReturn": 0}}
+        assert (fate(cluster, 2), fate(cluster, 3)) == ("consumed", "noClient")
 
 
 def test_messages_of_an_ordered_batch_are_in_flight(tmp_path: Path):

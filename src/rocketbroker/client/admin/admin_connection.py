@@ -16,7 +16,7 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
-from rocketbroker.common.errors import CodecError, ConfigError
+from rocketbroker.common.errors import CodecError, ConfigError, RemotingError
 from rocketbroker.common.lifecycle import MustClose
 
 # Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
