@@ -19,7 +19,7 @@ class Admin(AdminClient):
         self._stats = stats
 
     async def examine_consume_stats(
-        self, _group: str, _topic: str | None = None, _cluster: str | None = None
+        self, _group: str, _topic: str | None = None, _cluster: str | None = None, *, addresses: object = None
     ) -> ConsumeStats:
         return self._stats
 

@@ -72,7 +72,7 @@ class Admin(AdminClient):
         return ["TBW102"]
 
     async def examine_consume_stats(
-        self, group: str, _topic: str | None = None, _route: str | None = None
+        self, group: str, _topic: str | None = None, _route: str | None = None, *, addresses: object = None
     ) -> ConsumeStats:
         self.asked.append(group)
         if group == "gone":
@@ -84,7 +84,9 @@ class Admin(AdminClient):
             raise ConsumerNotOnlineError(ResponseCode.CONSUMER_NOT_ONLINE, "not online")
         return ConsumerConnection([Connection("id", "1.2.3.4:5", "JAVA", 513)])
 
-    async def examine_topic_stats(self, topic: str, _route: str | None = None) -> TopicStatsTable:
+    async def examine_topic_stats(
+        self, topic: str, _route: str | None = None, *, addresses: object = None
+    ) -> TopicStatsTable:
         self.asked.append(topic)
         return TopicStatsTable({MessageQueue(topic, "up", 0): TopicOffset(2, 12)}, 0.5)
 

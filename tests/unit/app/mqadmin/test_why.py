@@ -40,7 +40,7 @@ def copy_in(topic: str, at: int, *, consumed: int | None = None, due_ms: int | N
     return Copy(message, None if consumed is None else OffsetWrapper(3, consumed), due_ms)
 
 
-def report(expression: str = "*", tags: tuple[str, ...] = ("*",), **held: int) -> ConsumerRunningInfo:
+def report(expression: str = "*", tags: tuple[str, ...] = ("*",), **held: Any) -> ConsumerRunningInfo:
     """The report of a client that owns the queue."""
     subscription = SubscriptionData("T", expression, 0, list(tags))
     return ConsumerRunningInfo({}, [subscription], {QUEUE: ProcessQueueInfo(**held)})
@@ -68,7 +68,7 @@ def facts(**changes: Any) -> Facts:
 
 PASSED = OffsetWrapper(10, 8, 8, 0)
 UNOWNED = ConsumerRunningInfo({}, [SubscriptionData("T", "*", 0, ["*"])])
-NO_CONSUMER = {"clients": None, "running": {}}
+NO_CONSUMER: dict[str, Any] = {"clients": None, "running": {}}
 RETRY, POP_RETRY, DLQ = "%RETRY%G", "%RETRY%G_T", "%DLQ%G"
 BROADCASTING = ConsumerConnection(
     [Connection("one", "h:1")], {"T": SubscriptionData("T", "*")}, message_model=MessageModel.BROADCASTING
