@@ -12,15 +12,14 @@ from rocketbroker.app.mqadmin.command import (
     Report,
     chosen_brokers,
     chosen_masters,
+    fill_rows,
     on_brokers,
     sub_command,
-    with_hint,
 )
 from rocketbroker.app.terminal import Column, Table, escaped
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.offset import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
-from rocketbroker.common.errors import RocketBrokerError
 
 
 class BrokerRow(msgspec.Struct, rename="camel"):
@@ -40,16 +39,14 @@ async def ha_status(
     ] = None,
 ) -> Report:
     """Show the slaves of masters, and how slaves follow their master."""
-    rows = []
-    for address in await chosen_brokers(admin, broker_addr, cluster_name):
-        row = BrokerRow(address)
-        rows.append(row)
-        try:
-            row.status = await admin.get_broker_ha_status(address)
-        except RocketBrokerError as error:
-            row.error = with_hint(error)
+    rows = [BrokerRow(address) for address in await chosen_brokers(admin, broker_addr, cluster_name)]
+
+    async def ask(row: BrokerRow) -> None:
+        row.status = await admin.get_broker_ha_status(row.addr)
+
+    failures = await fill_rows(rows, ask)
     parts = [part for row in rows if row.status is not None for part in _parts(row.addr, row.status)]
-    return Report({"brokers": rows}, parts, [f"{row.addr}: {row.error}" for row in rows if row.error])
+    return Report({"brokers": rows}, parts, failures)
 
 
 def _parts(address: str, status: HARuntimeInfo) -> Iterator[str | Table]:
@@ -120,20 +117,18 @@ async def broker_status(
     ] = None,
 ) -> Report:
     """Show the runtime statistics of a broker (-b) or of the masters of a cluster (-c)."""
-    rows = []
-    for address in await chosen_masters(admin, broker_addr, cluster_name):
-        row = StatusRow(address, {})
-        rows.append(row)
-        try:
-            row.runtime = await admin.fetch_broker_runtime_stats(address)
-        except RocketBrokerError as error:
-            row.error = with_hint(error)
+    rows = [StatusRow(address, {}) for address in await chosen_masters(admin, broker_addr, cluster_name)]
+
+    async def ask(row: StatusRow) -> None:
+        row.runtime = await admin.fetch_broker_runtime_stats(row.addr)
+
+    failures = await fill_rows(rows, ask)
     lines = [
         f"{f'{row.addr:24} ' if broker_addr is None else ''}{name:32}: {escaped(value)}"
         for row in rows
         for name, value in sorted(row.runtime.items())
     ]
-    return Report({"brokers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
+    return Report({"brokers": rows}, lines, failures)
 
 
 def _question(what: str) -> Callable[..., str]:

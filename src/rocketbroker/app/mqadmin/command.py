@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from inspect import Parameter
 from math import isnan
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import typer
@@ -408,6 +408,28 @@ async def ask_each(
         else:
             succeeded.append(address)
     return succeeded, failed
+
+
+class ServerRow(Protocol):
+    """A row of a report about one server, with the error that kept it from answering."""
+
+    addr: str
+    error: str | None
+
+
+Row = TypeVar("Row", bound=ServerRow)
+
+
+async def fill_rows(rows: Iterable[Row], fill: Callable[[Row], Awaitable[None]]) -> list[str]:
+    """Fill in the rows of servers one after the other; an error goes into its row. Return the failures."""
+    failures = []
+    for row in rows:
+        try:
+            await fill(row)
+        except RocketBrokerError as error:
+            row.error = with_hint(error)
+            failures.append(f"{row.addr}: {row.error}")
+    return failures
 
 
 def failure_lines(failed: Mapping[str, RocketBrokerError]) -> list[str]:

@@ -13,6 +13,7 @@ from rocketbroker.app.mqadmin.command import (
     ask_each,
     chosen_brokers,
     chosen_masters,
+    fill_rows,
     given_address,
     sub_command,
     with_hint,
@@ -68,16 +69,15 @@ async def get_broker_config(
                 heads[slave, master] = f"============My Master: {master or NO_MASTER}=====Slave: {slave}============"
     else:
         raise typer.BadParameter("give either -b (one broker) or -c (all brokers of a cluster)")
-    rows, lines = [], []
-    for (address, master), head in heads.items():
-        row = SettingsRow(address, {}, master)
-        rows.append(row)
-        try:
-            row.settings = await admin.get_broker_config(address)
-            lines += settings_lines(head, row.settings)
-        except RocketBrokerError as error:
-            row.error = with_hint(error)
-    return Report({"brokers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
+    rows = [SettingsRow(address, {}, master) for address, master in heads]
+    lines: list[str] = []
+
+    async def ask(row: SettingsRow) -> None:
+        row.settings = await admin.get_broker_config(row.addr)
+        lines.extend(settings_lines(heads[row.addr, row.master_addr], row.settings))
+
+    failures = await fill_rows(rows, ask)
+    return Report({"brokers": rows}, lines, failures)
 
 
 class ChangeRow(msgspec.Struct, rename="camel"):
@@ -174,16 +174,15 @@ def check_name(key: str, settings: Mapping[str, str]) -> None:
 @sub_command("getNamesrvConfig", reads=True)
 async def get_namesrv_config(admin: AdminClient) -> Report:
     """Show the settings of the name servers."""
-    rows, lines = [], []
-    for address in await admin.name_server_addresses():
-        row = SettingsRow(address, {})
-        rows.append(row)
-        try:
-            row.settings = await _settings_at(admin, address)
-            lines += settings_lines(f"============{address}============", row.settings)
-        except RocketBrokerError as error:
-            row.error = with_hint(error)
-    return Report({"nameServers": rows}, lines, [f"{row.addr}: {row.error}" for row in rows if row.error])
+    rows = [SettingsRow(address, {}) for address in await admin.name_server_addresses()]
+    lines: list[str] = []
+
+    async def ask(row: SettingsRow) -> None:
+        row.settings = await _settings_at(admin, row.addr)
+        lines.extend(settings_lines(f"============{row.addr}============", row.settings))
+
+    failures = await fill_rows(rows, ask)
+    return Report({"nameServers": rows}, lines, failures)
 
 
 @sub_command("updateNamesrvConfig", "Change a setting of all name servers.", dry_run=True)

@@ -43,6 +43,24 @@ async def test_a_broker_without_a_master_is_left_out_and_named():
     assert done.err == "mqadmin: broker b has slaves only, and was left out\n"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "clusterList",
+        "haStatus -c DefaultCluster",
+        "brokerStatus -c DefaultCluster",
+        "getBrokerConfig -c DefaultCluster",
+        "updateBrokerConfig -c DefaultCluster -k a -v b",
+        "clusterRT -a 2",
+    ],
+)
+async def test_the_row_of_a_dead_broker_fits_the_schema(command: str):
+    async with admin_stage({"a": {}}, topics=("a",)) as stage:
+        await stage.brokers["a"].stop()
+        ((row,),) = [each for each in (await stage.failed_json(*command.split())).values() if isinstance(each, list)]
+    assert "connect to 127.0.0.1" in row["error"]
+
+
 async def test_a_value_of_a_broker_stays_on_its_line():
     status: dict[int, Script] = {
         RequestCode.GET_BROKER_RUNTIME_INFO: lambda _fields, _body: response(body=KVTable({"k": "v\nw : x"}).encode())
