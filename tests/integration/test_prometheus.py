@@ -11,6 +11,37 @@ from tests.support.waiting import wait_until
 from tests.support.watched_cluster import DISK_SIZE, QUICK, WatchedCluster, printed, queries
 
 LIMIT_S = 120
+# A count that began again, a first dead letter, an old count of a server that is new to Prometheus, and one lag that a
+# master and its slave report.
+RULE_TESTS = """
+rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'up{job="rocketmq",instance="a"}', values: "1x30"}
+      - {series: 'up{job="rocketmq",instance="b"}', values: "_x14 1x30"}
+      - series: 'rocketmq_send_to_dlq_messages_total{cluster="C",instance="a",consumer_group="again"}'
+        values: "100x14 5x30"
+      - series: 'rocketmq_send_to_dlq_messages_total{cluster="C",instance="a",consumer_group="first"}'
+        values: "_x14 3x30"
+      - series: 'rocketmq_send_to_dlq_messages_total{cluster="C",instance="b",consumer_group="old"}'
+        values: "_x14 7x30"
+      - series: 'rocketmq_consumer_lag_messages{cluster="C",node_id="n",instance="a",consumer_group="g",topic="t"}'
+        values: "60000x30"
+      - series: 'rocketmq_consumer_lag_messages{cluster="C",node_id="n",instance="b",consumer_group="g",topic="t"}'
+        values: "60000x30"
+    promql_expr_test:
+      - expr: count by (consumer_group) (ALERTS{alertname="RocketMQDeadLetters"})
+        eval_time: 17m
+        exp_samples:
+          - {labels: '{consumer_group="again"}', value: 1}
+          - {labels: '{consumer_group="first"}', value: 1}
+      - expr: ALERTS{alertname="RocketMQDeadLetters"}
+        eval_time: 29m
+      - expr: ALERTS{alertname="RocketMQConsumerLag"}
+        eval_time: 20m
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +65,14 @@ def test_rules_pass_the_check_of_promtool(tmp_path: Path):
         assert "SUCCESS" in check_rules(path)
 
 
+def test_rules_tell_news_from_old_counts_and_masters_from_slaves(tmp_path: Path):
+    require_prometheus()
+    (tmp_path / "rules.yml").write_text(printed("alerts"))
+    (tmp_path / "tests.yml").write_text(RULE_TESTS)
+
+    assert "SUCCESS" in check_rules(tmp_path / "tests.yml", "test")
+
+
 def test_each_query_of_the_board_has_samples(cluster: WatchedCluster):
     empty = set(queries())
 
@@ -55,6 +94,9 @@ def test_a_group_that_lags_is_an_alert(cluster: WatchedCluster):
 
 
 def test_a_dead_letter_is_an_alert(cluster: WatchedCluster):
+    # A Prometheus that finds an old count raises no alarm.
+    cluster.prometheus.wait_for_samples("rocketmq_send_to_dlq_messages_total == 1")
+    cluster.make_dead_letter()
     cluster.prometheus.wait_for_alert("RocketMQDeadLetters")
 
 

@@ -29,13 +29,13 @@ def require_prometheus() -> None:
         )
 
 
-def check_rules(path: Path) -> str:
-    """Return what promtool says of a file of rules.
+def check_rules(path: Path, command: str = "check") -> str:
+    """Return what promtool says of a file of rules, or of tests of rules with the command ``test``.
 
     Raises:
         subprocess.CalledProcessError: it finds an error.
     """
-    done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(["promtool", command, "rules", str(path)], capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
 
 

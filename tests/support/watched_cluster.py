@@ -74,7 +74,13 @@ class WatchedCluster:
     def make_traffic(self) -> None:
         """Send and consume, refuse a pull, and make a dead letter."""
         self.script.run()
-        sent = self.script.send("")
+        self._refuse_and_bury(self.script.send(""))
+
+    def make_dead_letter(self) -> None:
+        """Send back one more message as a dead letter."""
+        self._refuse_and_bury(self.script.send(""))
+
+    def _refuse_and_bury(self, sent: dict[str, str]) -> None:
         with RawClient(self.master.address) as client:
             unknown = {
                 "consumerGroup": GROUP, "topic": "Unknown", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32",

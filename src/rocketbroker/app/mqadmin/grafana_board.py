@@ -34,8 +34,14 @@ def _sum(metric: str, by: str, legend: str) -> Query:
     return Query(f"sum by ({by}) ({metric}{{%}})", legend)
 
 
-def _top(metric: str, by: str, legend: str) -> Query:
-    return Query(f"topk(10, sum by ({by}) ({metric}{{%}}))", legend)
+def _of_nodes(metric: str, by: str, legend: str, more: str = "") -> Query:
+    """Return a query of the ten largest sums over nodes; a slave has its master's node_id and reports the same."""
+    each = f"max by (cluster, node_id, {by}{more}) ({metric}{{%}})"
+    return Query(f"topk(10, sum by ({by}) ({each}))", legend)
+
+
+def _max(metric: str, by: str, legend: str) -> Query:
+    return Query(f"max by ({by}) ({metric}{{%}})", legend)
 
 
 def _rate(metric: str, by: str, legend: str) -> Query:
@@ -49,6 +55,8 @@ def _quantile(quantile: float, metric: str, legend: str, more: str = "") -> Quer
 
 _SENDS: Final = ',request_code=~"send_message.*|send_batch_message"'
 _GROUP: Final = "consumer_group, topic"
+# Labels by which the series of one group on one node differ.
+_TOPICS: Final = ", topic, is_retry"
 _GROUP_LEGEND: Final = "{{consumer_group}} {{topic}}"
 
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
@@ -127,7 +135,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Lag",
             "short",
             "Messages that a group has not consumed. Worry when it grows for minutes.",
-            (_top("rocketmq_consumer_lag_messages", _GROUP, _GROUP_LEGEND),),
+            (_of_nodes("rocketmq_consumer_lag_messages", _GROUP, _GROUP_LEGEND, ", is_retry"),),
         ),
         Panel(
             "Age of the oldest message not consumed",
@@ -140,10 +148,11 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "short",
             "One queue that grows alone has a consumer that hangs.",
             (
-                _top(
+                _of_nodes(
                     "rocketbroker_consumer_queue_lag_messages",
                     f"{_GROUP}, queue_id",
                     f"{_GROUP_LEGEND} {{{{queue_id}}}}",
+                    ", is_retry",
                 ),
             ),
         ),
@@ -152,8 +161,10 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "short",
             "Pulled or popped and not consumed, and not pulled. Many in flight: consumers work slowly.",
             (
-                _top("rocketmq_consumer_inflight_messages", "consumer_group", "in flight {{consumer_group}}"),
-                _top("rocketmq_consumer_ready_messages", "consumer_group", "ready {{consumer_group}}"),
+                _of_nodes(
+                    "rocketmq_consumer_inflight_messages", "consumer_group", "in flight {{consumer_group}}", _TOPICS
+                ),
+                _of_nodes("rocketmq_consumer_ready_messages", "consumer_group", "ready {{consumer_group}}", _TOPICS),
             ),
         ),
         Panel(
@@ -161,8 +172,13 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "short",
             "Consumers and producers. Worry when a group has none.",
             (
-                _top("rocketmq_consumer_connections", "consumer_group", "{{consumer_group}}"),
-                _sum("rocketmq_producer_connections", "language", "producers {{language}}"),
+                _of_nodes(
+                    "rocketmq_consumer_connections",
+                    "consumer_group",
+                    "{{consumer_group}}",
+                    ", language, version, consume_mode",
+                ),
+                _of_nodes("rocketmq_producer_connections", "language", "producers {{language}}", ", version"),
             ),
         ),
         Panel(
@@ -187,8 +203,8 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "bytes",
             "Worry when they do not return to near 0.",
             (
-                _sum("rocketmq_storage_flush_behind_bytes", "node_id", "flush {{node_id}}"),
-                _sum("rocketmq_storage_dispatch_behind_bytes", "node_id", "dispatch {{node_id}}"),
+                _max("rocketmq_storage_flush_behind_bytes", "node_id", "flush {{node_id}}"),
+                _max("rocketmq_storage_dispatch_behind_bytes", "node_id", "dispatch {{node_id}}"),
             ),
         ),
         Panel(
@@ -226,20 +242,25 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel(
             "Transactions",
             "cps",
-            "Ends of transactions, and those that are open.",
+            "Ends of transactions.",
             (
                 _rate("rocketmq_commit_messages_total", "topic", "committed {{topic}}"),
                 _rate("rocketmq_rollback_messages_total", "topic", "rolled back {{topic}}"),
-                _top("rocketmq_half_messages", "topic", "open {{topic}}"),
             ),
+        ),
+        Panel(
+            "Open transactions",
+            "short",
+            "Worry when they grow: producers do not end them, and do not answer checks.",
+            (_of_nodes("rocketmq_half_messages", "topic", "{{topic}}"),),
         ),
         Panel(
             "Timer messages",
             "ms",
             "By how much delayed messages are late. Worry above some seconds.",
             (
-                _sum("rocketmq_timer_dequeue_latency_milliseconds", "node_id", "due {{node_id}}"),
-                _sum("rocketmq_timer_enqueue_latency_milliseconds", "node_id", "not read {{node_id}}"),
+                _max("rocketmq_timer_dequeue_latency_milliseconds", "node_id", "due {{node_id}}"),
+                _max("rocketmq_timer_enqueue_latency_milliseconds", "node_id", "not read {{node_id}}"),
             ),
         ),
         Panel(
@@ -247,8 +268,8 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "short",
             "Timer messages that wait, and messages that were popped and not acknowledged.",
             (
-                _sum("rocketbroker_timing_messages", "node_id", "timer {{node_id}}"),
-                _sum("rocketmq_pop_checkpoint_buffer_size", "node_id", "POP {{node_id}}"),
+                _max("rocketbroker_timing_messages", "node_id", "timer {{node_id}}"),
+                _max("rocketmq_pop_checkpoint_buffer_size", "node_id", "POP {{node_id}}"),
             ),
         ),
     ),

@@ -59,6 +59,16 @@ def alerts(
         float,
         typer.Option("--diskRatio", min=0.01, max=1.0, metavar="RATIO", help="Used share of the disk to warn at."),
     ] = 0.8,
+    slaves: Annotated[
+        int, typer.Option("--slaves", min=0, metavar="NUMBER", help="Slaves that each master must have.")
+    ] = 0,
+    brokers: Annotated[
+        int,
+        typer.Option("--brokers", min=0, metavar="NUMBER", help="Brokers a name server must know, slaves included."),
+    ] = 0,
+    certificate_days: Annotated[
+        int, typer.Option("--certificateDays", min=1, metavar="DAYS", help="Days before a certificate expires.")
+    ] = 30,
     job: Annotated[
         str,
         typer.Option("--job", metavar="REGEX", help="Scrape jobs of brokers and name servers, as in prometheus.yml."),
@@ -74,6 +84,9 @@ def alerts(
         "lagSeconds": lag_seconds,
         "replicaSeconds": replica_seconds,
         "diskRatio": disk_ratio,
+        "slaves": slaves,
+        "brokers": brokers,
+        "certificateDays": certificate_days,
         "job": quoted,
         "lasting": _duration(lasting),
     }

@@ -31,6 +31,17 @@ def test_each_panel_has_an_identity_and_says_when_to_worry():
     assert [panel["title"] for panel in graphs if not panel["description"]] == []
 
 
+def test_figures_that_slaves_report_too_are_counted_once():
+    queries = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
+    names = (
+        "lag_messages inflight ready_messages _connections half_messages behind_bytes timer_ timing_ checkpoint_buffer"
+    )
+    of_both = [query for query in queries if any(name in query for name in names.split())]
+
+    assert len(of_both) > 10
+    assert [query for query in of_both if "max by (" not in query] == []
+
+
 def test_queries_are_those_of_the_chosen_clusters_and_nodes():
     queries = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
 

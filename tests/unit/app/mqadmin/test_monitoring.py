@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from rocketbroker.app.mqadmin.cli import app
@@ -36,11 +37,50 @@ def test_options_set_the_thresholds():
         "0.5",
         "--for",
         "2m",
+        "--slaves",
+        "2",
+        "--brokers",
+        "4",
+        "--certificateDays",
+        "14",
     ).stdout
 
-    for each in ("> 7\n", "/ 1000 > 8\n", "lag_seconds > 9\n", "used_ratio > 0.5\n", "for: 2m\n"):
+    for each in (
+        "replication_slaves < 2\n",
+        "namesrv_brokers < 4\n",
+        "- time() < 14 * 86400\n",
+        "> 7\n",
+        "/ 1000 > 8\n",
+        "lag_seconds > 9\n",
+        "used_ratio > 0.5\n",
+        "for: 2m\n",
+    ):
         assert each in text
     assert "@" not in text
+
+
+def expressions() -> dict[str, str]:
+    rules = yaml.safe_load(mqadmin("alerts").stdout)["groups"][0]["rules"]
+    return {rule["alert"]: rule["expr"] for rule in rules}
+
+
+def test_the_lag_of_a_slave_is_not_added_to_that_of_its_master():
+    assert "(max by (cluster, node_id, consumer_group, topic, is_retry)" in expressions()["RocketMQConsumerLag"]
+
+
+def test_rules_hold_while_a_fault_lasts():
+    found = expressions()
+
+    assert 'condition!="disk"' in found["RocketMQNotReady"]
+    assert found["RocketMQSlaveLost"].startswith("rocketbroker_replication_slaves < 0 or ")
+    assert "and on (instance) (up == 1)" in found["RocketMQGroupGone"]
+
+
+def test_dead_letters_count_by_series_and_after_a_restart():
+    found = expressions()["RocketMQDeadLetters"]
+
+    assert "increase(rocketmq_send_to_dlq_messages_total[10m]) > 0" in found
+    assert found.endswith("and on (instance) (up offset 10m == 1))")
 
 
 def test_a_job_is_quoted():
