@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 #: Connections to this port. Prometheus keeps one, a probe opens one for each request.
 MOST_CONNECTIONS: Final = 64
 _SHUTDOWN_S: Final = 1.0
+_PENDING_S: Final = 1.0
+# Longest time in which a reader takes a page, and longest pause between two requests of a connection, in seconds.
+_READ_S: Final = 30.0
+_KEEP_ALIVE_S: Final = 75.0
 _STARTING: Final = "the server is starting or stopping; /readyz says what is missing\n"
 
 
@@ -60,7 +64,9 @@ class MetricsPort:
         self._remedy = remedy
         # One page at a time: collecting several together would delay each.
         self._collecting = asyncio.Lock()
-        self._refusals, self._too_many = RefusalLog(log), RefusalLog(log)
+        self._refusals, self._too_many, self._slow = RefusalLog(log), RefusalLog(log), RefusalLog(log)
+        # Connections that were accepted within the last second: not all are known to the server yet.
+        self._pending: set[web.RequestHandler] = set()
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
 
@@ -74,7 +80,9 @@ class MetricsPort:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health(self._conditions.alive))
         application.router.add_get("/readyz", self._health(self._conditions.ready))
-        runner = self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        runner = self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=_SHUTDOWN_S, keepalive_timeout=_KEEP_ALIVE_S
+        )
         await runner.setup()
         assert runner.server is not None, "it is set up"
         accept = partial(self._accept, runner.server)
@@ -103,14 +111,23 @@ class MetricsPort:
         Above the limit the oldest connection of a stranger is closed for it, so that none who may read metrics is kept
         out by others; if all are of readers, the new one is closed.
         """
-        if len(server.connections) < MOST_CONNECTIONS:
-            return server()
+        # asyncio accepts many connections before it reports the first to the server.
+        if len(self._pending.union(server.connections)) < MOST_CONNECTIONS:
+            return self._handler(server)
         self._too_many.add(f"metrics: {MOST_CONNECTIONS} connections are open, which is the limit; one was closed")
         for each in server.connections:
-            if each.transport is not None and not self._may_read(each.transport):
-                each.transport.abort()
-                return server()
+            transport = each.transport
+            if transport is not None and not transport.is_closing() and not self._may_read(transport):
+                transport.abort()
+                self._pending.discard(each)
+                return self._handler(server)
         return _Closed()
+
+    def _handler(self, server: web.Server) -> web.RequestHandler:
+        handler = server()
+        self._pending.add(handler)
+        asyncio.get_running_loop().call_later(_PENDING_S, self._pending.discard, handler)
+        return handler
 
     def _may_read(self, transport: asyncio.BaseTransport | None) -> bool:
         peer, own = (transport.get_extra_info(end) if transport else None for end in ("peername", "sockname"))
@@ -137,10 +154,16 @@ class MetricsPort:
             page = [each async for each in write(await report)]
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
-        for each in page:
-            await response.write(each)
-            # A reader on this machine may take all of it without a wait.
-            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(_READ_S):
+                for each in page:
+                    await response.write(each)
+                    # A reader on this machine may take all of it without a wait.
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            self._slow.add(f"metrics: {request.remote} did not take the page within {_READ_S:g} s; it was closed")
+            if request.transport is not None:
+                request.transport.abort()
         return response
 
     def _health(

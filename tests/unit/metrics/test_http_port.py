@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.metrics import http_port
 from rocketbroker.metrics.family import Block, Report, gauge
 from rocketbroker.metrics.health import Condition
 from rocketbroker.metrics.http_port import MOST_CONNECTIONS, MetricsPort
@@ -155,6 +157,29 @@ async def test_strangers_with_many_connections_keep_no_reader_out(broker: Broker
     assert await first.read() == b""
     for _, writer in held:
         writer.close()
+
+
+async def test_a_burst_that_the_server_does_not_know_yet_is_limited(broker: Broker):
+    assert broker.port._runner is not None
+    server = broker.port._runner.server
+    assert server is not None
+    handlers = [broker.port._accept(server) for _ in range(MOST_CONNECTIONS + 6)]
+
+    assert [isinstance(each, web.RequestHandler) for each in handlers] == [True] * MOST_CONNECTIONS + [False] * 6
+
+
+async def test_a_reader_that_takes_nothing_is_closed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    async def stuck(*_arguments: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(http_port, "_READ_S", 0.01)
+    monkeypatch.setattr(web.StreamResponse, "write", stuck)
+
+    with pytest.raises(aiohttp.ClientError):
+        await get(broker, "/metrics")
+    assert "127.0.0.1 did not take the page within 0.01 s; it was closed" in caplog.text
 
 
 async def test_connections_beyond_the_limit_are_closed(broker: Broker):
