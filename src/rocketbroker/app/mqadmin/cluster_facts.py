@@ -4,9 +4,11 @@ import asyncio
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
+import typer
 
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_config import ClientConfig
@@ -19,7 +21,7 @@ from rocketbroker.codec.remoting.bodies.route import ClusterInfo, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import SystemClock
-from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
+from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RocketBrokerError
 
 T = TypeVar("T")
 # Requests that wait at a time: a cluster of 10,000 topics is asked without a burst.
@@ -36,9 +38,13 @@ class NameServerFacts(msgspec.Struct):
 
 
 class BrokerFacts(msgspec.Struct):
-    """One broker as registered, and its own statements; ``error`` if it does not answer.
+    """One broker as registered, and its own statements.
 
-    ``skew_ms`` is by how much its clock is ahead of this machine's, as far as its uptime tells; None if it does not.
+    Attributes:
+        groups: consumer groups that users made, or their clients.
+        skew_ms: by how much its clock is ahead of this machine's, as far as its uptime tells; None if it does not.
+        error: reason why it does not answer.
+        accepts: it does not answer, though a connection was made.
     """
 
     cluster: str
@@ -51,6 +57,8 @@ class BrokerFacts(msgspec.Struct):
     topics: dict[str, TopicConfig] = {}
     skew_ms: int | None = None
     error: str = ""
+    groups: set[str] = msgspec.field(default_factory=set)
+    accepts: bool = False
 
 
 class GroupFacts(msgspec.Struct):
@@ -83,6 +91,7 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
 
     Raises:
         NameServerError: no name server answers.
+        typer.BadParameter: no broker knows the group.
     """
     await admin.examine_broker_cluster_info()
     collector = _Collector(admin, ClusterFacts(), asyncio.Semaphore(_AT_ONCE))
@@ -99,10 +108,16 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
     topics = set().union(*(server.topics for server in facts.name_servers))
     prefix = RETRY_GROUP_TOPIC_PREFIX
     retries = [name.removeprefix(prefix) for name in topics if name.startswith(prefix)]
-    # Retry topics of POP have the names of group and topic.
-    chosen = [group] if group else sorted(name for name in retries if validate_group(name).valid)
     facts.brokers = list(await asyncio.gather(*map(collector.broker, brokers)))
+    # Retry topics of POP have the names of group and topic.
+    known = {name for name in retries if validate_group(name).valid}.union(*(each.groups for each in facts.brokers))
+    if group is not None and group not in known and not any(each.error for each in facts.brokers):
+        near = get_close_matches(group, sorted(known), 1)
+        hint = f"; did you mean {near[0]}?" if near else "; mqadmin consumerProgress lists the groups"
+        raise typer.BadParameter(f"no broker knows the consumer group {group!r}{hint}", param_hint="-g")
+    chosen = [group] if group is not None else sorted(known)
     facts.groups = list(await asyncio.gather(*(collector.group(GroupFacts(name)) for name in chosen)))
+    collector.note_dead_brokers()
     wanted = {name for each in facts.groups if each.clients for name in each.clients.subscription_table}
     for each in sorted(wanted | ({topic} if topic else set())):
         try:
@@ -148,31 +163,54 @@ class _Collector:
             facts.runtime = await self.admin.fetch_broker_runtime_stats(address)
             facts.skew_ms = skew_of(facts.runtime, (before + clock.time_ms()) // 2)
         except RocketBrokerError as error:
-            facts.error = str(error)
+            facts.error, facts.accepts = str(error), not isinstance(error, RemotingConnectError)
             return facts
         label = f"broker {address}"
         facts.settings = await self.ask(f"{label}, settings", self.admin.get_broker_config(address)) or {}
         facts.replication = await self.ask(f"{label}, replication", self.admin.get_broker_ha_status(address))
         facts.topics = await self.ask(f"{label}, topics", self.admin.get_all_topic_config(address)) or {}
+        groups = await self.ask(f"{label}, groups", self.admin.get_user_subscription_group(address)) or {}
+        facts.groups = set(groups)
         return facts
+
+    def addresses(self, group: str) -> list[str]:
+        """Return one address of each broker that answers and has the retry topic of a group, or of all without one."""
+        alive = {each.name: each.address for each in reversed(self.facts.brokers) if not each.error}
+        retry_topic = RETRY_GROUP_TOPIC_PREFIX + group
+        having = {each.name for each in self.facts.brokers if retry_topic in each.topics}
+        return [address for name, address in sorted(alive.items()) if not having or name in having]
+
+    def note_dead_brokers(self) -> None:
+        """Note once for each broker that its part of the progress is not known."""
+        alive = {each.name for each in self.facts.brokers if not each.error}
+        count = len(self.facts.groups)
+        groups = "1 group" if count == 1 else f"{count:,} groups"
+        dead = sorted({each.name for each in self.facts.brokers} - alive)
+        self.facts.unknown += [f"{groups}: progress at broker {name}, which does not answer" for name in dead if count]
 
     async def group(self, facts: GroupFacts) -> GroupFacts:
         """Add what brokers and clients say about a group."""
         group = facts.name
         label = f"group {group}"
-        facts.clients, facts.conflict = await self.ask(label, self._clients(group)) or (None, "")
-        for client in facts.clients.connection_set if facts.clients else ():
-            request = self.admin.get_consumer_running_info(group, client.client_id)
-            info = await self.ask(f"{label}, client {client.client_id}", request)
-            if info is not None:
-                facts.running[client.client_id] = info
-        stats = await self.ask(f"{label}, progress", self.admin.examine_consume_stats(group))
-        facts.progress = {} if stats is None else stats.offset_table
+        addresses = self.addresses(group)
+        for address in addresses:
+            facts.clients, facts.conflict = await self.ask(label, self._clients(group, address)) or (None, "")
+            if facts.clients is None:
+                continue
+            for client in facts.clients.connection_set:
+                request = self.admin.get_consumer_running_info(group, client.client_id, address=address)
+                info = await self.ask(f"{label}, client {client.client_id}", request)
+                if info is not None:
+                    facts.running[client.client_id] = info
+            break
+        for address in addresses:
+            stats = await self.ask(f"{label}, progress", self.admin.examine_consume_stats(group, addresses=[address]))
+            facts.progress |= {} if stats is None else stats.offset_table
         return facts
 
-    async def _clients(self, group: str) -> tuple[ConsumerConnection | None, str]:
+    async def _clients(self, group: str, address: str) -> tuple[ConsumerConnection | None, str]:
         try:
-            return await self.admin.examine_consumers(group)
+            return await self.admin.examine_consumers(group, address)
         except BrokerResponseError as error:
             if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
                 return None, ""

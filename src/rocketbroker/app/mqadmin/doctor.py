@@ -16,17 +16,18 @@ import typer
 
 from rocketbroker.app.mqadmin.cluster_facts import BrokerFacts, ClusterFacts, GroupFacts, collect
 from rocketbroker.app.mqadmin.command import Report, sub_command
+from rocketbroker.app.mqadmin.remedies import counted, mqadmin, register_topic
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
-from rocketbroker.codec.remoting.bodies.client import ConsumeType, MessageModel
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import PERM_READ, PERM_WRITE
 
 # Clocks further apart than this make delayed messages, retention and traces wrong. Uptimes are exact to 1 s.
 _SKEW_MS: Final = 10_000
-# RocketMQ deletes files early above 85 % of the disk, and rejects sends above 90 %.
-_FORCED_RATIO: Final = 0.85
+# Default of fileReservedTime in hours.
+_RESERVED_HOURS: Final = 72
 _NEAR: Final = 0.05
 # Share of a limit of the system from which it is near.
 _NEAR_LIMIT: Final = 0.8
@@ -59,7 +60,7 @@ class Finding(msgspec.Struct, rename="camel"):
     remedy: str
 
 
-@sub_command("doctor", "Find what is wrong with a cluster, and how to mend it.", reads=True)
+@sub_command("doctor", "Find what is wrong with a cluster, and what to do about it.", reads=True)
 async def doctor(
     admin: AdminClient,
     group: Annotated[
@@ -68,20 +69,25 @@ async def doctor(
     topic: Annotated[
         str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Explain why this topic has no route.")
     ] = None,
+    severity: Annotated[
+        Severity, typer.Option("--severity", help="Least severity of the findings to name and to fail for.")
+    ] = Severity.WARNING,
 ) -> Report:
     """Compare what name servers, brokers and clients say, and name each fault with its evidence and a remedy."""
     facts = await collect(admin, group, topic)
-    findings = examine(facts)
+    findings = [found for found in examine(facts) if severity in {Severity.WARNING, found.severity}]
     data = {"findings": findings, "unknown": facts.unknown}
     lines = [
         line
         for found in findings
         for line in (f"{found.severity.value.upper()} {found.subject}: {found.evidence}", f"    {found.remedy}", "")
     ]
-    asked = f"{len(facts.name_servers)} name servers, {len(facts.brokers)} brokers and {len(facts.groups)} groups"
-    lines.append(f"{len(findings) or 'no'} fault{'s' * (len(findings) != 1)} found; asked {asked}")
+    servers, brokers = counted(len(facts.name_servers), "name server"), counted(len(facts.brokers), "broker")
+    asked = f"{servers}, {brokers} and {counted(len(facts.groups), 'group')}"
+    faults = counted(len(findings), "fault")
+    lines.append(f"{faults if findings else 'no faults'} found; asked {asked}")
     lines += [f"not known: {each}" for each in facts.unknown]
-    failures = [f"{len(findings)} faults found"] if findings else []
+    failures = [f"{faults} found"] if findings else []
     return Report(data, lines, failures)
 
 
@@ -113,8 +119,7 @@ def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                     f"broker {_label(broker)}",
                     f"is not registered at name server {server.address}, but at another one: clients of "
                     f"{server.address} cannot see it",
-                    f"mqadmin updateBrokerConfig -b {broker.address} -k namesrvAddr -v "
-                    f"'{';'.join(each.address for each in facts.name_servers)}'",
+                    f"set namesrvAddr={_all_name_servers(facts)} in its configuration, and restart it",
                 )
 
 
@@ -122,13 +127,22 @@ def advertised_addresses(facts: ClusterFacts) -> Iterator[Finding]:
     """Find brokers whose advertised address cannot be reached from here, or from other machines."""
     for broker in facts.brokers:
         host, _, port = broker.address.rpartition(":")
-        if broker.error:
+        if broker.error and broker.accepts:
+            yield Finding(
+                "advertisedAddress",
+                Severity.ERROR,
+                f"broker {_label(broker)}",
+                f"accepts connections at {broker.address}, but does not answer: {broker.error}",
+                "its process hangs or is overloaded: look at its log, and restart it",
+            )
+        elif broker.error:
             yield Finding(
                 "advertisedAddress",
                 Severity.ERROR,
                 f"broker {_label(broker)}",
                 f"advertises {broker.address}, which does not answer here: {broker.error}",
-                f"if it runs, set brokerIP1 to an address that clients reach and restart it; try: nc -vz {host} {port}",
+                "start it; if it runs, set brokerIP1 to an address that clients reach and restart it; try: "
+                f"nc -vz {host} {port}",
             )
         elif _is_loopback(host) and not all(_is_loopback(s.address.rpartition(":")[0]) for s in facts.name_servers):
             yield Finding(
@@ -147,19 +161,15 @@ def routes(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         perms = [queues.perm for queues in route.queue_datas if queues.read_queue_nums or queues.write_queue_nums]
         subject = f"topic {topic}"
+        if (partial := _registered_partly(facts, topic)) is not None:
+            yield Finding("noRoute", Severity.ERROR, subject, *partial)
+            continue
         if not perms:
             yield Finding("noRoute", Severity.ERROR, subject, *_why_no_route(facts, topic))
             continue
         for perm, action in ((PERM_WRITE, "written"), (PERM_READ, "read")):
             if not any(each & perm for each in perms):
-                yield Finding(
-                    "noRoute",
-                    Severity.ERROR,
-                    subject,
-                    f"cannot be {action}: its permission is {max(perms)} on every broker",
-                    f"mqadmin updateTopicPerm -c {_cluster(facts)} -t {topic} -p 6, or if a broker was locked: "
-                    f"mqadmin addWritePerm -b BROKER_NAME",
-                )
+                yield Finding("noRoute", Severity.ERROR, subject, *_why_forbidden(facts, topic, route, perm, action))
         if not any(MASTER_ID in broker.broker_addrs for broker in route.broker_datas):
             names = ", ".join(broker.broker_name for broker in route.broker_datas)
             yield Finding(
@@ -171,26 +181,58 @@ def routes(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
+def _registered_partly(facts: ClusterFacts, topic: str) -> tuple[str, str] | None:
+    """Return evidence and remedy for a topic that some name servers do not know, None if all or none know it."""
+    alive = [server for server in facts.name_servers if not server.error]
+    having = [server.address for server in alive if topic in server.topics]
+    lacking = [server.address for server in alive if topic not in server.topics]
+    if not having or not lacking:
+        return None
+    return (
+        f"only name server {', '.join(having)} has its route, and {', '.join(lacking)} does not",
+        f"set namesrvAddr={_all_name_servers(facts)} at its brokers, and restart them",
+    )
+
+
+def _why_forbidden(facts: ClusterFacts, topic: str, route: TopicRouteData, perm: int, action: str) -> tuple[str, str]:
+    """Return evidence and remedy for a topic without a permission on every broker."""
+    seen = ", ".join(f"{queues.perm} on {queues.broker_name}" for queues in route.queue_datas)
+    wiped, commands = [], []
+    for queues in route.queue_datas:
+        for broker in facts.brokers:
+            if broker.name != queues.broker_name or broker.broker_id != MASTER_ID:
+                continue
+            own = broker.topics[topic].perm if topic in broker.topics else queues.perm
+            if own & perm:
+                wiped.append(broker.name)
+            else:
+                commands.append(mqadmin("updateTopicPerm", "-b", broker.address, "-t", topic, "-p", own | perm))
+    commands = [mqadmin("addWritePerm", "-b", name) for name in sorted(set(wiped))] or commands
+    evidence = f"cannot be {action}: its permission is {seen}"
+    if wiped:
+        evidence += f", since write permission was taken from {', '.join(sorted(set(wiped)))}"
+    return evidence, "; ".join(commands) or "start the master of one of its brokers"
+
+
 def _why_no_route(facts: ClusterFacts, topic: str) -> tuple[str, str]:
     """Return evidence and remedy for a topic without a route."""
     having = [broker for broker in facts.brokers if topic in broker.topics]
-    elsewhere = [server.address for server in facts.name_servers if topic in server.topics]
-    cluster = _cluster(facts)
-    if elsewhere:
-        return (
-            f"only name server {', '.join(elsewhere)} has its route, the others do not",
-            f"restart its brokers with namesrvAddr={';'.join(each.address for each in facts.name_servers)}",
-        )
     if having:
         names = ", ".join(_label(broker) for broker in having)
         return (
             f"has no route, though broker {names} has the topic: its registration has not arrived",
-            f"mqadmin updateTopic -b {having[0].address} -t {topic}",
+            "wait 30 s, in which every broker registers again; then: "
+            + register_topic(having[0].address, having[0].topics[topic]),
         )
     if not facts.brokers:
         return (
             "has no route, for no broker is registered at the name servers",
             "start mqbroker with namesrvAddr of these name servers",
+        )
+    if any(topic in server.topics for server in facts.name_servers):
+        return (
+            "has no queue in its route, and no broker that answers has the topic, though name servers list it",
+            "start the brokers that have it",
         )
     creating = [broker for broker in facts.brokers if broker.settings.get("autoCreateTopicEnable") == "true"]
     near = get_close_matches(topic, sorted(set().union(*(server.topics for server in facts.name_servers))), 1)
@@ -198,7 +240,7 @@ def _why_no_route(facts: ClusterFacts, topic: str) -> tuple[str, str]:
     first = "the first send would create it" if creating else "and autoCreateTopicEnable is false on every broker"
     return (
         f"does not exist on any broker, {first}{hint}",
-        f"mqadmin updateTopic -c {cluster} -t {topic}",
+        mqadmin("updateTopic", "-c", _cluster(facts), "-t", topic),
     )
 
 
@@ -223,7 +265,7 @@ def subscriptions(facts: ClusterFacts) -> Iterator[Finding]:
                 f"group {group.name}",
                 evidence,
                 "give all clients of the group the same topics and expressions, or each its own group; see: "
-                f"mqadmin consumerStatus -g {group.name}",
+                + mqadmin("consumerStatus", "-g", group.name),
             )
 
 
@@ -233,7 +275,7 @@ def unowned_queues(facts: ClusterFacts) -> Iterator[Finding]:
         waiting = {
             queue: offsets.broker_offset - offsets.consumer_offset
             for queue, offsets in group.progress.items()
-            if offsets.broker_offset > offsets.consumer_offset and offsets.pop_in_flight is None
+            if offsets.broker_offset > offsets.consumer_offset
         }
         count = sum(waiting.values())
         if not waiting:
@@ -243,20 +285,39 @@ def unowned_queues(facts: ClusterFacts) -> Iterator[Finding]:
                 "unownedQueue",
                 Severity.WARNING,
                 f"group {group.name}",
-                f"{count:,} messages wait in {len(waiting)} queues, and none of its clients is connected",
-                f"start a consumer, or if nobody needs the group: mqadmin deleteSubGroup -g {group.name} "
-                f"-c {_cluster(facts)}",
+                f"{_waiting_text(count)} in {counted(len(waiting), 'queue')}, and none of its clients is connected",
+                "start a consumer, or if nobody needs the group: "
+                + mqadmin("deleteSubGroup", "-g", group.name, "-c", _cluster(facts)),
             )
             continue
-        yield from _unowned(group, waiting)
+        silent = [each for each in group.clients.connection_set if each.client_id not in group.running]
+        if silent and _shares_queues(group.clients):
+            names = ", ".join(each.client_id for each in silent)
+            yield Finding(
+                "silentClient",
+                Severity.WARNING,
+                f"group {group.name}",
+                f"{_waiting_text(count)}, and client {names} does not report its state",
+                "if it hangs, restart it: its queues are not consumed while it stays connected; its address is "
+                + ", ".join(each.client_addr for each in silent),
+            )
+        popped = {queue for queue, offsets in group.progress.items() if offsets.pop_in_flight is not None}
+        yield from _unowned(group, {queue: lag for queue, lag in waiting.items() if queue not in popped})
+
+
+def _shares_queues(clients: ConsumerConnection) -> bool:
+    return clients.consume_type in _PASSIVE and clients.message_model is not MessageModel.BROADCASTING
+
+
+def _waiting_text(count: int) -> str:
+    return f"{counted(count, 'message')} {'waits' if count == 1 else 'wait'}"
 
 
 def _unowned(group: GroupFacts, waiting: dict[MessageQueue, int]) -> Iterator[Finding]:
     """Find the queues without an owner in a group whose clients all say what they own."""
     clients = group.clients
     assert clients is not None
-    is_shared = clients.consume_type in _PASSIVE and clients.message_model is not MessageModel.BROADCASTING
-    if not is_shared or len(group.running) < len(clients.connection_set):
+    if not _shares_queues(clients) or len(group.running) < len(clients.connection_set):
         return  # pulled or popped queues have no owner, and a client that is silent may own them
     owned = Counter(queue for info in group.running.values() for queue in info.mq_table)
     free = [queue for queue in waiting if queue.topic in clients.subscription_table and not owned[queue]]
@@ -266,9 +327,9 @@ def _unowned(group: GroupFacts, waiting: dict[MessageQueue, int]) -> Iterator[Fi
             Severity.ERROR,
             f"group {group.name}",
             f"no client owns {', '.join(map(_queue_text, free[:5]))}{', ...' if len(free) > 5 else ''}, "
-            f"where {sum(waiting[queue] for queue in free):,} messages wait",
+            f"where {_waiting_text(sum(waiting[queue] for queue in free))}",
             "restart the clients to share the queues again; clients that see different brokers or name servers "
-            f"leave queues out: mqadmin consumerProgress -g {group.name} -s true",
+            f"leave queues out: {mqadmin('consumerProgress', '-g', group.name, '-s', 'true')}",
         )
 
 
@@ -288,7 +349,7 @@ def members_at_other_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"group {group.name}",
                 f"its members use different name servers: {each}",
-                f"start all with namesrvAddr={';'.join(server.address for server in facts.name_servers)}",
+                f"start all with namesrvAddr={_all_name_servers(facts)}",
             )
 
 
@@ -298,25 +359,35 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
         ratio = _number(broker.runtime.get("commitLogDiskRatio"))
         if ratio is None:
             continue
-        most = (_number(broker.settings.get("diskMaxUsedSpaceRatio")) or 75) / 100
-        rejects = (_number(broker.settings.get("diskSpaceWarningLevelRatio")) or 90) / 100
-        remedy = (
-            f"mqadmin updateBrokerConfig -b {broker.address} -k fileReservedTime -v 24, then: "
-            f"mqadmin deleteExpiredCommitLog -b {broker.address}; or give it a larger disk"
-        )
-        subject = f"broker {_label(broker)}"
-        used = f"its disk is {ratio:.0%} full"
+        expires = _ratio(broker, "diskMaxUsedSpaceRatio", 75)
+        forced = _ratio(broker, "diskSpaceCleanForciblyRatio", 85)
+        rejects = _ratio(broker, "diskSpaceWarningLevelRatio", 90)
+        if ratio < min(expires, forced, rejects - _NEAR):
+            continue
+        is_forced = broker.settings.get("cleanFileForciblyEnable", "true") == "true"
+        used = f"its disk is {ratio:.0%} full: "
         if ratio >= rejects:
-            yield Finding("disk", Severity.ERROR, subject, f"{used}: above {rejects:.0%} it rejects sends", remedy)
-        elif ratio >= min(most, _FORCED_RATIO, rejects - _NEAR):
-            yield Finding(
-                "disk",
-                Severity.WARNING,
-                subject,
-                f"{used}: above {most:.0%} it deletes messages before fileReservedTime has passed, and above "
-                f"{rejects:.0%} it rejects sends",
-                remedy,
-            )
+            used += f"above {rejects:.0%} it rejects sends"
+        elif ratio >= forced and is_forced:
+            used += f"above {forced:.0%} it removes messages before fileReservedTime has passed"
+        else:
+            used += f"above {expires:.0%} it removes expired files at once and not only at deleteWhen"
+            used += f", above {forced:.0%} others too" if is_forced else ""
+            used += f", and above {rejects:.0%} it rejects sends"
+        hours = int(_number(broker.settings.get("fileReservedTime")) or _RESERVED_HOURS)
+        less = max(1, hours // 2)
+        keep = mqadmin("updateBrokerConfig", "-b", broker.address, "-k", "fileReservedTime", "-v", less)
+        delete = mqadmin("deleteExpiredCommitLog", "-b", broker.address)
+        remedy = "give it a larger disk"
+        if less < hours:
+            remedy += f"; or keep messages for {less} h in place of {hours} h, which removes all older ones: {keep}; "
+            remedy += f"then: {delete}"
+        severity = Severity.ERROR if ratio >= rejects else Severity.WARNING
+        yield Finding("disk", severity, f"broker {_label(broker)}", used, remedy)
+
+
+def _ratio(broker: BrokerFacts, setting: str, percent: int) -> float:
+    return (_number(broker.settings.get(setting)) or percent) / 100
 
 
 def replicas(facts: ClusterFacts) -> Iterator[Finding]:
@@ -328,7 +399,7 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"broker {_label(broker)}",
                 f"does not follow its master: {problem}",
-                f"mend the cause, then look at: mqadmin haStatus -b {broker.address}",
+                f"correct what it names; then see: {mqadmin('haStatus', '-b', broker.address)}",
             )
         if broker.replication is None or not broker.replication.master or broker.broker_id != MASTER_ID:
             continue
@@ -342,7 +413,7 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
                     f"broker {_label(broker)}",
                     f"its slave {slave.addr} is {slave.diff:,} bytes behind (in sync below {gap:,}), at "
                     f"{slave.transferred_byte_in_second:,} bytes a second",
-                    f"mqadmin haStatus -b {broker.address} --watch 2",
+                    mqadmin("haStatus", "-b", broker.address, "--watch", 2),
                 )
         registered = [s for s in facts.brokers if s.name == broker.name and s.broker_id != MASTER_ID]
         if len(status.ha_connection_info) < len(registered):
@@ -351,8 +422,10 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
                 "replica",
                 Severity.ERROR,
                 f"broker {_label(broker)}",
-                f"{len(registered)} slaves are registered ({names}), but {len(status.ha_connection_info)} copy its log",
-                f"check haMasterAddress and haListenPort of the slave: mqadmin haStatus -b {registered[0].address}",
+                f"of {counted(len(registered), 'registered slave')} ({names}), "
+                f"{len(status.ha_connection_info)} copy its log",
+                "check haMasterAddress of the slave and haListenPort of the master: "
+                + mqadmin("haStatus", "-b", registered[0].address),
             )
 
 
@@ -407,6 +480,10 @@ CHECKS: Final[list[Callable[[ClusterFacts], Iterable[Finding]]]] = [
 
 def _label(broker: BrokerFacts) -> str:
     return broker.name if broker.broker_id == MASTER_ID else f"{broker.name} (slave {broker.broker_id})"
+
+
+def _all_name_servers(facts: ClusterFacts) -> str:
+    return ";".join(each.address for each in facts.name_servers)
 
 
 def _cluster(facts: ClusterFacts) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 SUMMARIES: Final[dict[str, dict[str, str]]] = {
     "doctor": {
-        "doctor": "Find what is wrong with a cluster, and how to mend it.",
+        "doctor": "Find what is wrong with a cluster, and what to do about it.",
     },
     "why": {
         "why": "Explain what became of a message in a consumer group.",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rocketbroker.app.mqadmin.message_facts import Copy, Facts, Waiting
-from rocketbroker.app.mqadmin.remedies import mqadmin, resume_group
+from rocketbroker.app.mqadmin.remedies import counted, mqadmin, resume_group
 from rocketbroker.app.times import human_millis
 from rocketbroker.codec.filter.sql_filter import compiled
 from rocketbroker.codec.message.message_const import (
@@ -62,11 +62,6 @@ class Answer(NamedTuple):
     outcome: Outcome
     sentences: list[str]
     advice: str
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 message`` and ``1,200 messages``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def matches(subscription: SubscriptionData, message: MessageExt) -> bool:
@@ -428,7 +423,6 @@ def _in_turn(facts: Facts, sentences: list[str]) -> Answer:
     before = facts.offset - max(position, facts.bounds[0])
     verb = "comes" if before == 1 else "come"
     sentences = [*sentences, f"It waits for its turn: {counted(before, 'message')} of the queue {verb} before it."]
-    silent = f" Client {facts.silent[0]} does not answer: look at it first." if facts.silent else ""
-    return Answer(
-        Outcome.WAITING, sentences, f"if this number does not fall, see the stacks of the handlers: {stacks}{silent}"
-    )
+    silent = f"look at client {facts.silent[0]} first, which does not answer; " if facts.silent else ""
+    advice = f"{silent}if this number does not fall, see the stacks of the handlers: {stacks}"
+    return Answer(Outcome.WAITING, sentences, advice)

@@ -12,6 +12,11 @@ from rocketbroker.app.mqadmin.named_clusters import CHOSEN, GIVEN_SERVERS
 from rocketbroker.codec.remoting.bodies.topic_config import GroupRetryPolicy, SubscriptionGroupConfig, TopicConfig
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 message`` and ``1,200 messages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def mqadmin(sub_command: str, *words: object) -> str:
     """Return a command line, with ``--cluster``, TLS or ``-n`` as this command was given them."""
     chosen, given = CHOSEN.get(), GIVEN_SERVERS.get()

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.bodies.client import (
 from rocketbroker.codec.remoting.bodies.offset import HAConnectionRuntimeInfo, HARuntimeInfo, OffsetWrapper
 from rocketbroker.codec.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from tests.support.recommended_commands import check_commands
 
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 NAMES = ("10.0.0.8:9876", "10.0.0.9:9876")
@@ -101,7 +102,7 @@ FAULTS = [
         "topic Tolls",
         "not exist on any broker, .* false .*did you mean Tools?",
     ),
-    ("routes/Tools", NO_ROUTE, "noRoute", "topic Tools", "only name server 10.0.0.8:9876, 10.0.0.9:9876 has its route"),
+    ("routes/Tools", NO_ROUTE, "noRoute", "topic Tools", "has no queue in its route"),
     (
         "routes/T",
         TopicRouteData(None, [QueueData("broker-a", 2, 2, 4)], [BrokerData("C", "broker-a", {0: MASTER})]),
@@ -127,7 +128,20 @@ FAULTS = [
         "group G",
         "one ask 10.0.0.8:9876;10.0.0.9:9876; two ask 10.0.0.8:9876",
     ),
-    ("brokers/0/runtime/commitLogDiskRatio", "0.80", "disk", "broker broker-a", "80% full: above 75% it deletes"),
+    (
+        "brokers/0/runtime/commitLogDiskRatio",
+        "0.80",
+        "disk",
+        "broker broker-a",
+        "80% full: above 75% it removes expired files at once .* above 85% others too",
+    ),
+    (
+        "brokers/0/runtime/commitLogDiskRatio",
+        "0.87",
+        "disk",
+        "broker broker-a",
+        "85% it removes messages before fileRes",
+    ),
     ("brokers/1/runtime/commitLogDiskRatio", "0.93", "disk", r"broker broker-a \(slave 1\)", "above 90% it rejects"),
     ("brokers/1/runtime/replicationProblem", "it is ahead", "replica", r".*slave 1.*", "its master: it is ahead"),
     (
@@ -137,7 +151,13 @@ FAULTS = [
         "broker broker-a",
         "10.0.0.2:4000 is 1,073,741,824 bytes behind",
     ),
-    ("brokers/0/replication/ha_connection_info", [], "replica", "broker broker-a", "1 slaves are registered .* 0 copy"),
+    (
+        "brokers/0/replication/ha_connection_info",
+        [],
+        "replica",
+        "broker broker-a",
+        "of 1 registered slave .* 0 copy its log",
+    ),
     ("brokers/1/skew_ms", -65_000, "clock", ".*slave 1.*", "65 s behind that of this machine"),
     ("brokers/0/runtime/openFiles", "900", "limit", "broker broker-a", "900 open files of at most 1,024"),
 ]
@@ -161,12 +181,12 @@ def test_a_fault_is_found_with_its_evidence_and_a_remedy(
 
 def test_a_topic_that_a_broker_has_and_no_name_server_is_registered_again():
     facts = changed("routes/New", NO_ROUTE)
-    facts.brokers[0].topics["New"] = TopicConfig("New")
+    facts.brokers[0].topics["New"] = TopicConfig("New", 24, 12)
 
     (found,) = examine(facts)
 
     assert found.evidence == "has no route, though broker broker-a has the topic: its registration has not arrived"
-    assert found.remedy == f"mqadmin updateTopic -b {MASTER} -t New"
+    assert found.remedy.endswith(f"then: mqadmin updateTopic -b {MASTER} -t New -r 24 -w 12 -p 6")
 
 
 def test_no_broker_at_all_is_the_cause():
@@ -194,13 +214,63 @@ def test_queues_that_nobody_owns_by_design_are_no_fault(kind: ConsumeType, model
 def test_a_client_that_does_not_answer_may_own_the_queue():
     facts = healthy()
     del facts.groups[0].running["two"]
-    assert examine(facts) == []
+    (found,) = examine(facts)
+    assert (found.check, found.severity) == ("silentClient", Severity.WARNING)
+    assert found.evidence == "6 messages wait, and client two does not report its state"
+
+
+def test_popped_queues_wait_for_a_client_too():
+    facts = changed("groups/0/clients", None)
+    facts.groups[0].progress = {QUEUES[0]: OffsetWrapper(10, 9, 9, 0, 0)}
+    (found,) = examine(facts)
+    assert found.evidence == "1 message waits in 1 queue, and none of its clients is connected"
+
+
+def test_a_topic_that_only_one_name_server_has_is_found_in_any_order():
+    for lacking in (0, 1):
+        facts = healthy()
+        facts.name_servers[lacking].topics = {"%RETRY%G"}
+        found = examine(facts)
+        text = f"only name server {NAMES[1 - lacking]} has its route, and {NAMES[lacking]} does not"
+        assert [(each.check, each.evidence) for each in found] == [("noRoute", text)]
+
+
+def test_a_process_that_hangs_is_no_wrong_address():
+    facts = changed("brokers/0/error", "timed out")
+    facts.brokers[0].accepts = True
+    (found,) = examine(facts)
+    assert found.evidence == "accepts connections at 10.0.0.1:10911, but does not answer: timed out"
+    assert found.remedy.startswith("its process hangs")
+
+
+def test_a_broker_whose_write_permission_was_wiped_gets_it_back():
+    brokers = [BrokerData("C", "broker-a", {0: MASTER})]
+    facts = changed("routes/T", TopicRouteData(None, [QueueData("broker-a", 2, 2, 4)], brokers))
+    facts.brokers[0].topics = {"T": TopicConfig("T", 2, 2, 6)}
+    (found,) = examine(facts)
+    assert found.remedy == "mqadmin addWritePerm -b broker-a"
+    facts.brokers[0].topics = {"T": TopicConfig("T", 2, 2, 4)}
+    (found,) = examine(facts)
+    assert found.remedy == f"mqadmin updateTopicPerm -b {MASTER} -t T -p 6"
+
+
+def test_the_retention_that_is_proposed_is_shorter_than_that_of_the_broker():
+    facts = changed("brokers/0/runtime/commitLogDiskRatio", "0.93")
+    facts.brokers[0].settings = {"fileReservedTime": "8", "cleanFileForciblyEnable": "false"}
+    (found,) = examine(facts)
+    assert "keep messages for 4 h in place of 8 h, which removes all older ones" in found.remedy
 
 
 def test_errors_come_first():
     facts = changed("brokers/0/skew_ms", 60_000)
     facts.name_servers[1].error = "refused"
     assert [each.severity for each in examine(facts)] == [Severity.ERROR, Severity.WARNING]
+
+
+def test_remedies_are_commands_that_exist():
+    remedies = [finding.remedy for fault in FAULTS for finding in examine(changed(fault[0], fault[1]))]
+    commands = check_commands(remedies)
+    assert {"updateTopicPerm", "updateTopic", "deleteSubGroup", "updateBrokerConfig", "haStatus"} <= commands
 
 
 def test_each_check_has_a_fault_here():

@@ -24,6 +24,7 @@ from rocketbroker.codec.remoting.bodies.client import (
 )
 from rocketbroker.codec.remoting.bodies.offset import OffsetWrapper
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
+from tests.support.recommended_commands import check_commands
 
 QUEUE = MessageQueue("T", "broker-a", 1)
 
@@ -87,7 +88,7 @@ def failure(at: int) -> SubAfterTrace:
     return success(at)._replace(success=False)
 
 
-CASES = [
+CASES: list[tuple[dict[str, Any], Outcome, str]] = [
     ({}, Outcome.WAITING, "1 message of the queue comes before it"),
     ({"message": None, "offset": 3}, Outcome.EXPIRED, "Offset 3 of queue 1 of broker broker-a has expired: .* at 5"),
     ({"message": None, "offset": 10}, Outcome.NOT_FOUND, "There is no message at offset 10 .* ends at 10"),
@@ -187,6 +188,11 @@ def test_the_outcome_follows_from_the_facts(changes: dict[str, Any], outcome: Ou
     assert answer.outcome is outcome
     assert re.search(sentence, " ".join(answer.sentences)), answer.sentences
     assert answer.advice
+
+
+def test_advice_names_commands_that_exist():
+    commands = check_commands([explain(facts(**changes)).advice for changes, _, _ in CASES])
+    assert {"updateSubGroup", "resetOffsetByTime", "popStatus", "resendDlq", "consumerStatus", "why"} <= commands
 
 
 def test_a_group_that_subscribes_to_other_topics():
