@@ -96,12 +96,15 @@ class TableCrashScript(RecordedScript[Promised]):
         self._persist = ConfigPersistService(self.file_system)
         self.topics, self.groups, offsets = self._tables(root, self._persist)
         stats = BrokerStatsManager(self._clock, "C")
-        self._update_topic = family(
-            TopicRequests, config=BrokerConfig(broker_ip1="127.0.0.1"), topics=self.topics
-        ).update_and_create_topic
-        self._delete_topic = family(
-            TopicRequests, topics=self.topics, offsets=offsets, deletion=_NoQueues(), stats=stats
-        ).delete_topic_in_broker
+        topics = family(
+            TopicRequests,
+            config=BrokerConfig(broker_ip1="127.0.0.1"),
+            topics=self.topics,
+            offsets=offsets,
+            deletion=_NoQueues(),
+            stats=stats,
+        )
+        self._update_topic, self._delete_topic = topics.update_and_create_topic, topics.delete_topic_in_broker
         self._update_group: Process = family(GroupRequests, groups=self.groups).update_and_create_subscriptiongroup
         self._delete_group = family(
             GroupRequests, groups=self.groups, offsets=offsets, stats=stats
