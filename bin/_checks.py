@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 CHECK_LIMIT = 900  # seconds per check
-TESTS_LIMIT = 2700  # seconds after which no further test is started
+TESTS_LIMIT = 3600  # seconds after which no further test is started
 MEMORY = Path("/dev/shm")
 MEMORY_WANTED = 4 << 30  # bytes; the tests of --quick use some 200 MB at a time
 SOAK = "soak: "  # prefix of skip reasons that do not depend on the machine
