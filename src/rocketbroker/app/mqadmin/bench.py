@@ -2,14 +2,14 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, NamedTuple
 
 import typer
 
 from rocketbroker.app.mqadmin.bench_loads import FIGURES, LEAST_SIZE, SENDING, Load, Loads, LoadSettings, Outcome
-from rocketbroker.app.mqadmin.command import Report, Topic, sub_command
+from rocketbroker.app.mqadmin.command import Report, Topic, ask_each, print_error, sub_command, with_hint
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_instance import ClientInstance
@@ -17,6 +17,7 @@ from rocketbroker.client.core.errors import ClientError, TopicRouteError
 from rocketbroker.client.core.message import MAX_MESSAGE_SIZE, check_topic
 from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.errors import RocketBrokerError
 
 _GROUP = "MQADMIN_BENCH"
 _NO_COMPRESSION = 2**31 - 1
@@ -86,15 +87,17 @@ async def bench(
     except ClientError as error:
         raise typer.BadParameter(str(error)) from error
     settings = LoadSettings(topic, tasks, in_flight, size, batch, rate, messages, duration)
-    created = await _create_topic(admin, topic, cluster, queues) if create else None
+    created = await _place_of_new(admin, topic, cluster) if create else None
     if not create:
         await _check_exists(admin, topic)
     try:
+        if created is not None:
+            await _create_topic(admin, topic, created, queues)
         outcomes, stopped = await _run_loads(admin, settings, chosen)
     finally:
         if created is not None and clean:
-            await admin.delete_topic_in_broker(created.masters, topic)
-            await admin.delete_topic_in_name_server(topic, created.cluster)
+            for left in await _delete_topic(admin, topic, created):
+                print_error(left)
     return report_of(
         settings, outcomes, created=created is not None, removed=created is not None and clean, stopped=stopped
     )
@@ -130,18 +133,17 @@ async def _check_exists(admin: AdminClient, topic: str) -> None:
 
 
 class CreatedTopic(NamedTuple):
-    """Places of a created topic: the cluster and the addresses of its masters."""
+    """Places of a topic to create: the cluster, and the addresses of its masters by name."""
 
     cluster: str
-    masters: Sequence[str]
+    masters: Mapping[str, str]
 
 
-async def _create_topic(admin: AdminClient, topic: str, cluster: str | None, queues: int) -> CreatedTopic | None:
-    """Create a topic unless it exists, and wait until the name server knows it on all masters.
+async def _place_of_new(admin: AdminClient, topic: str, cluster: str | None) -> CreatedTopic | None:
+    """Return where to create a topic, None if it exists.
 
     Raises:
-        ClientError: the cluster is unknown, or not given and there are several; the name server does not list the
-            topic in time.
+        ClientError: the cluster is unknown, or not given and there are several.
     """
     with suppress(TopicRouteError):
         await admin.examine_topic_route_info(topic)
@@ -151,20 +153,37 @@ async def _create_topic(admin: AdminClient, topic: str, cluster: str | None, que
         if len(known) != 1:
             raise ClientError(f"there are the clusters {', '.join(known) or '(none)'}; choose one by -c")
         cluster = known[0]
-    masters = await admin.fetch_master_addresses(cluster)
-    created = CreatedTopic(cluster, list(masters.values()))
-    for address in created.masters:
+    return CreatedTopic(cluster, await admin.fetch_master_addresses(cluster))
+
+
+async def _create_topic(admin: AdminClient, topic: str, place: CreatedTopic, queues: int) -> None:
+    """Create a topic, and wait until the name server knows it on all masters.
+
+    Raises:
+        ClientError: the name server does not list it in time.
+    """
+    for address in place.masters.values():
         await admin.create_and_update_topic_config(address, TopicConfig(topic, queues, queues))
     try:
         async with asyncio.timeout(_REGISTERED_LIMIT_S):
-            while not await _is_registered(admin, topic, set(masters)):  # noqa: ASYNC110 - the name server tells nobody
+            while not await _is_registered(admin, topic, set(place.masters)):  # noqa: ASYNC110 - the name server tells nobody
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError as error:
         raise ClientError(
             f"topic {topic!r} was created, but the name server does not list it on all masters after "
             f"{_REGISTERED_LIMIT_S:g} s; look at mqadmin topicRoute -t {topic}"
         ) from error
-    return created
+
+
+async def _delete_topic(admin: AdminClient, topic: str, place: CreatedTopic) -> list[str]:
+    """Delete a topic, also where it was created on some masters only; return a line for each server that keeps it."""
+    _, failed = await ask_each(place.masters.values(), lambda address: admin.delete_topic_in_broker([address], topic))
+    left = [f"{address} keeps topic {topic}: {with_hint(error)}" for address, error in failed.items()]
+    try:
+        await admin.delete_topic_in_name_server(topic, place.cluster)
+    except RocketBrokerError as error:
+        left.append(f"the name servers keep topic {topic}: {with_hint(error)}")
+    return left
 
 
 async def _is_registered(admin: AdminClient, topic: str, brokers: set[str]) -> bool:

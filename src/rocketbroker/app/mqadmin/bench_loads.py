@@ -140,15 +140,22 @@ class Meter:
         self._left -= taken
         return taken
 
+    def give_back(self, count: int) -> None:
+        """Return what was taken and neither sent nor pulled."""
+        self._left += count
+
     def add(self, messages: int, size: int, seconds: float) -> None:
         """Count messages of one request, the bytes of their bodies and the time that it took."""
         self.messages += messages
         self.size += size
         self.latencies.add(seconds)
 
-    def fail(self, messages: int, error: object) -> None:
-        """Count messages that failed; the first error is kept."""
+    def fail(self, messages: int, error: object, seconds: float | None = None) -> None:
+        """Count messages that failed, and the time that their request took; the first error is kept."""
         self.failed += messages
+        if seconds is not None:
+            # Latencies without failures would be best where the brokers are worst.
+            self.latencies.add(seconds)
         self.error = self.error or str(error)
 
     def end(self) -> None:
@@ -269,7 +276,7 @@ class Loads:
                     else:
                         await self._producer.send_batch([message] * taken)
                 except RocketBrokerError as error:
-                    meter.fail(taken, error)
+                    meter.fail(taken, error, time.perf_counter() - began)
                     await asyncio.sleep(_PAUSE_S)
                 else:
                     meter.add(taken, taken * len(self._body), time.perf_counter() - began)
@@ -290,10 +297,12 @@ class Loads:
                 try:
                     result = await self._pull(queue, offset, most, 0)
                 except RocketBrokerError as error:
+                    meter.give_back(most)
                     meter.fail(0, error)
                     await asyncio.sleep(_PAUSE_S)
                     continue
                 found = result.messages
+                meter.give_back(max(most - len(found), 0))
                 if found:
                     meter.add(len(found), sum(len(each.body) for each in found), time.perf_counter() - began)
                 elif result.pull_status is PullStatus.NO_NEW_MSG:

@@ -1,5 +1,7 @@
 """Options of bench that contradict each other, and what it prints."""
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 import typer
@@ -8,6 +10,10 @@ from rocketbroker.app.mqadmin.bench import bench, loads_of, report_of
 from rocketbroker.app.mqadmin.bench_loads import FIGURES, Load, LoadSettings, Outcome
 from rocketbroker.app.terminal import Table
 from rocketbroker.client import AdminClient
+from rocketbroker.client.core.errors import TopicRouteError
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.errors import RemotingConnectError
 
 NOBODY = "127.0.0.1:1"
 SETTINGS = LoadSettings("T", 16, 256, 1024, 32, 200, None, 5)
@@ -70,3 +76,32 @@ def test_a_report_says_that_the_topic_was_deleted():
     report = report_of(SETTINGS, [outcome(Load.SYNC)], created=True, removed=True, stopped=False)
     assert "topic T was deleted, with its messages." in report.parts
     assert not report.failures
+
+
+async def test_a_topic_that_was_created_in_part_is_deleted_again(capsys: pytest.CaptureFixture[str]):
+    deleted: list[object] = []
+
+    class OneMasterRefuses(AdminClient):
+        async def examine_topic_route_info(self, topic: str) -> TopicRouteData:
+            raise TopicRouteError(topic)
+
+        async def fetch_master_addresses(self, cluster: str) -> dict[str, str]:
+            return {"a": "a:1", "b": "b:1"}
+
+        async def create_and_update_topic_config(self, address: str, config: TopicConfig) -> None:
+            if address == "b:1":
+                raise RemotingConnectError("b is down")
+
+        async def delete_topic_in_broker(self, addresses: Iterable[str], topic: str) -> None:
+            if addresses == ["b:1"]:
+                raise RemotingConnectError("b is still down")
+            deleted.extend([*addresses, topic])
+
+        async def delete_topic_in_name_server(self, topic: str, cluster: str | None = None) -> None:
+            deleted.extend([topic, cluster])
+
+    async with OneMasterRefuses(NOBODY) as admin:
+        with pytest.raises(RemotingConnectError, match="b is down"):
+            await bench(admin, topic="T", create=True, clean=True, cluster="C")
+        assert deleted == ["a:1", "T", "T", "C"]
+    assert "b:1 keeps topic T: b is still down" in capsys.readouterr().err

@@ -56,3 +56,17 @@ def test_an_outcome_has_rates_and_the_first_error():
     assert (outcome.load, outcome.messages, outcome.failed, outcome.error) == (Load.BATCH, 3, 2, "first")
     assert outcome.rate == pytest.approx(outcome.mib_per_second, rel=0.01)
     assert meter.outcome(Load.BATCH).seconds == outcome.seconds, "the end was kept"
+
+
+def test_what_a_pull_did_not_bring_is_pulled_later():
+    meter = Meter(32, 3600, asyncio.Event())
+    assert (meter.take(32), meter.take(32)) == (32, 0)
+    meter.give_back(31)
+    assert meter.take(32) == 31
+
+
+def test_the_time_of_a_failed_send_counts():
+    meter = Meter(None, 3600, asyncio.Event())
+    meter.add(1, 1, 0.001)
+    meter.fail(1, ValueError("timeout"), 3.0)
+    assert meter.outcome(Load.SYNC).latency_ms["max"] == 3000
