@@ -201,6 +201,7 @@ def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
 async def _progress_of_all(admin: AdminClient) -> Report:
     """Return the progress of all groups, found by their retry topics."""
     rows, failures = [], []
+    admin.ask_silent_servers_once()
     for topic in await admin.fetch_all_topic_list():
         if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             continue
@@ -211,7 +212,7 @@ async def _progress_of_all(admin: AdminClient) -> Report:
             rows.append(await _group_row(admin, group))
         except TopicRouteError:
             continue  # deleted since the list was fetched
-        except BrokerResponseError as error:
+        except RocketBrokerError as error:
             failures.append(f"{group}: {error}")
     titles = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     cells = [

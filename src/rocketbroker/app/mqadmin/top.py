@@ -37,13 +37,19 @@ async def top(
     cluster: Annotated[
         str | None, typer.Option("-c", "--cluster", metavar="CLUSTER", help="Watch this cluster only.")
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, metavar="COUNT", help="Groups, and topics, to ask at each look; 100, in a snapshot all."
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print one snapshot, as is done without a terminal.")] = False,
     as_json: bool = False,
 ) -> Report:
     """Watch rates, lag, clients and disks on a live screen; without a terminal, print one snapshot."""
     clock = SystemClock()
     is_live = not (once or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
-    at_a_look = AT_A_LOOK if is_live else sys.maxsize
+    at_a_look = limit or (AT_A_LOOK if is_live else sys.maxsize)
     collector = Collector(admin, clock.time_ms, clock.monotonic, cluster, at_a_look)
     snapshot = await collector.look()
     if not is_live:
@@ -55,15 +61,31 @@ async def top(
 def snapshot_report(snapshot: Snapshot) -> Report:
     """Return a snapshot as tables; failures name the brokers and groups that did not answer."""
     brokers = [
-        [row.cluster, row.broker, str(row.broker_id), row.addr, f"{row.in_rate:.2f}", f"{row.out_rate:.2f}",
+        [row.cluster, row.broker, str(row.broker_id), row.addr,
+         _known(f"{row.in_rate:.2f}", row.runtime), _known(f"{row.out_rate:.2f}", row.runtime),
          "-" if row.disk is None else f"{row.disk:.4f}", row.version or "-"]
         for row in snapshot.brokers
     ]  # fmt: skip
     groups = [
-        [row.group, str(row.lag), f"{row.out_rate:.2f}", str(len(row.clients)), str(len(row.queues))]
+        [
+            row.group,
+            *(
+                _known(text, row.queues or not row.problem)
+                for text in (str(row.lag), f"{row.out_rate:.2f}", str(len(row.clients)), str(len(row.queues)))
+            ),
+        ]
         for row in snapshot.groups
     ]
-    topics = [[row.topic, f"{row.in_rate:.2f}", str(row.messages), str(len(row.queues))] for row in snapshot.topics]
+    topics = [
+        [
+            row.topic,
+            *(
+                _known(text, row.queues or not row.problem)
+                for text in (f"{row.in_rate:.2f}", str(row.messages), str(len(row.queues)))
+            ),
+        ]
+        for row in snapshot.topics
+    ]
     parts: list[str | Table] = [
         _table("#Cluster #Broker #BID #Addr #In/s #Out/s #Disk #Version", 4, brokers),
         "",
@@ -75,6 +97,11 @@ def snapshot_report(snapshot: Snapshot) -> Report:
     failures += [f"{row.group}: {row.problem}" for row in snapshot.groups if row.problem]
     failures += [f"{row.topic}: {row.problem}" for row in snapshot.topics if row.problem]
     return Report(snapshot, parts, failures)
+
+
+def _known(text: str, is_known: object) -> str:
+    """Return the text of a figure, ``-`` where nobody told it."""
+    return text if is_known else "-"
 
 
 def _table(titles: str, numbers_from: int, rows: list[list[str]]) -> Table:

@@ -23,6 +23,7 @@ AT_A_LOOK = 100
 #: Seconds over which rates are taken.
 WINDOW_S = 10.0
 _AT_A_TIME = 8
+_BROKER_COUNTS = ("msgPutTotalTodayNow", "msgGetTotalTodayNow")
 _REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 
 T = TypeVar("T")
@@ -132,6 +133,11 @@ class Rates:
         self._monotonic = monotonic
         self._seen: dict[Any, deque[tuple[float, float]]] = {}
 
+    def keep(self, keys: set[Any]) -> None:
+        """Forget all other counters."""
+        for gone in self._seen.keys() - keys:
+            del self._seen[gone]
+
     def of(self, key: Any, count: float, reported: float = 0.0) -> float:
         """Return the rate of a counter, 0 after it went back.
 
@@ -185,6 +191,7 @@ class Collector:
         Raises:
             RocketBrokerError: no name server answers, or the cluster does not exist.
         """
+        self._admin.ask_silent_servers_once()
         addresses = await self._admin.fetch_broker_addresses(self._cluster)
         info = await self._admin.examine_broker_cluster_info()
         found = [
@@ -211,6 +218,8 @@ class Collector:
         }
         groups_asked = await _refresh(self._groups, groups, self._at_a_look, self._group)
         topics_asked = await _refresh(self._topics, topics, self._at_a_look, self._topic)
+        counters = {(each.addr, count) for each in found for count in _BROKER_COUNTS}
+        self._rates.keep(counters | {("group", name) for name in groups} | {("topic", name) for name in topics})
         return Snapshot(
             self._time_ms(),
             brokers,
@@ -253,8 +262,8 @@ class Collector:
         except TopicRouteError:
             return figures  # deleted since the list was fetched
         except RocketBrokerError as error:
-            figures.problem = str(error)
-            return figures
+            # The figures before are better than none: a broker that is away does not empty the screen.
+            return msgspec.structs.replace(self._groups.get(name, figures), problem=str(error))
         figures.queues = [
             QueueFigures(
                 queue.topic,
@@ -291,8 +300,7 @@ class Collector:
         except TopicRouteError:
             return figures
         except RocketBrokerError as error:
-            figures.problem = str(error)
-            return figures
+            return msgspec.structs.replace(self._topics.get(name, figures), problem=str(error))
         figures.queues = [
             QueueFigures(name, queue.broker_name, queue.queue_id, offsets.min_offset, offsets.max_offset)
             for queue, offsets in sorted(stats.offset_table.items())

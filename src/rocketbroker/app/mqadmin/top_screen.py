@@ -20,7 +20,6 @@ from rocketbroker.app.terminal import escaped
 DISK_WARNING, DISK_CRITICAL = 0.75, 0.85
 _GAP = 2
 _LEAST_NAME = 10
-_MARKED = "reverse"
 
 
 class View(Enum):

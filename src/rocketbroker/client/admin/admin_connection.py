@@ -16,7 +16,7 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
-from rocketbroker.common.errors import CodecError, ConfigError, RemotingError
+from rocketbroker.common.errors import CodecError, ConfigError, RemotingError, RemotingTimeoutError
 from rocketbroker.common.lifecycle import MustClose
 
 # Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
@@ -47,6 +47,7 @@ class AdminConnection(MustClose):
         self._remoting = config.remoting()
         self._timeout_s = config.mq_client_api_timeout_s
         self._closed = False
+        self._silent: set[str] | None = None
         self._name_server = config.name_server(self._remoting)
 
     async def close(self) -> None:
@@ -79,9 +80,24 @@ class AdminConnection(MustClose):
         self._used()
         return await self._name_server.addresses()
 
+    def ask_silent_servers_once(self) -> None:
+        """Fail at once, from now until the next call of this, where a server has let a request time out.
+
+        For a look at everything: each request to a frozen broker takes the whole time limit, and there are many.
+        """
+        self._silent = set()
+
     async def _invoke(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
         self._used()
-        return await self._remoting.invoke(address, command, self._timeout_s if timeout_s is None else timeout_s)
+        silent = self._silent
+        if silent is not None and address in silent:
+            raise RemotingTimeoutError(f"{address} has let a request before this one time out, and is not asked again")
+        try:
+            return await self._remoting.invoke(address, command, self._timeout_s if timeout_s is None else timeout_s)
+        except RemotingTimeoutError:
+            if silent is not None:
+                silent.add(address)
+            raise
 
     async def _ask(self, address: str, code: int, header: object = None, body: bytes = b"") -> Command:
         """Return the successful answer of a broker."""

@@ -5,10 +5,14 @@ import random
 import msgspec
 
 from rocketbroker.app.mqadmin.command import Report
-from rocketbroker.app.mqadmin.groups import pop_status, progress_of_group
+from rocketbroker.app.mqadmin.groups import consumer_progress, pop_status, progress_of_group
 from rocketbroker.client import AdminClient
+from rocketbroker.client.core.errors import ConsumerNotOnlineError
 from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.client import ConsumerConnection
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import RemotingTimeoutError
 
 
 class Admin(AdminClient):
@@ -85,3 +89,24 @@ async def test_a_broker_that_reports_no_waiting_messages_has_the_difference_of_i
     older = OffsetWrapper(20, 13, 15, 0, pop_in_flight=2)
     report = await pop_status(Admin(ConsumeStats({MessageQueue("T", "a", 0): older})), "CG")
     assert cells(report) == [("T", 0, 7, 2, 0)]
+
+
+async def test_a_frozen_broker_hides_only_the_groups_that_it_has():
+    class HalfFrozen(AdminClient):
+        async def fetch_all_topic_list(self) -> list[str]:
+            return ["%RETRY%frozen", "%RETRY%well"]
+
+        async def examine_consume_stats(
+            self, group: str, _topic: str | None = None, _route: str | None = None
+        ) -> ConsumeStats:
+            if group == "frozen":
+                raise RemotingTimeoutError("no answer")
+            return ConsumeStats({MessageQueue("T", "a", 0): OffsetWrapper(10, 7)}, 1.5)
+
+        async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
+            raise ConsumerNotOnlineError(ResponseCode.CONSUMER_NOT_ONLINE, group)
+
+    async with HalfFrozen("127.0.0.1:1") as admin:
+        report = await consumer_progress(admin)
+    assert [(row.group, row.diff_total) for row in report.data["groups"]] == [("well", 3)]
+    assert report.failures == ["frozen: no answer"]

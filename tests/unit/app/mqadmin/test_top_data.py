@@ -36,6 +36,16 @@ def test_a_rate_spans_the_window():
     assert rates.of("key", 150) == 30 / WINDOW_S
 
 
+def test_counters_that_are_gone_are_forgotten():
+    clock = Seconds()
+    rates = Rates(clock)
+    for key in ("kept", "gone"):
+        rates.of(key, 10)
+    rates.keep({"kept"})
+    clock.now = 1
+    assert [rates.of(key, 20, reported=7) for key in ("kept", "gone")] == [10, 7]
+
+
 def test_a_counter_that_went_back_begins_anew():
     clock = Seconds()
     rates = Rates(clock)
@@ -55,6 +65,7 @@ class Admin(AdminClient):
         self.topics = topics
         self.asked: list[str] = []
         self.put = 0
+        self.frozen = False
 
     async def examine_broker_cluster_info(self) -> ClusterInfo:
         up = BrokerData("C", "up", {0: "up:1"})
@@ -77,6 +88,8 @@ class Admin(AdminClient):
         self.asked.append(group)
         if group == "gone":
             raise TopicRouteError("no route")
+        if self.frozen:
+            raise RemotingTimeoutError("no answer from up:1")
         return ConsumeStats({MessageQueue("T", "up", 0): OffsetWrapper(10, 7)}, 1.5)
 
     async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
@@ -129,3 +142,13 @@ async def test_groups_and_topics_are_asked_in_turn():
 async def test_a_cluster_that_does_not_exist_is_an_error_with_the_known_ones():
     with pytest.raises(Exception, match="the name server knows: C"):
         await Collector(Admin([], []), FakeClock().time_ms, Seconds(), "Other").look()
+
+
+async def test_figures_of_a_broker_that_froze_stay():
+    admin = Admin(["G", "new"], [])
+    looking = collector(admin, Seconds(), at_a_look=1)
+    await looking.look()
+    admin.frozen = True
+    await looking.look()
+    groups = {row.group: (row.lag, row.problem) for row in (await looking.look()).groups}
+    assert groups == {"G": (3, "no answer from up:1"), "new": (0, "no answer from up:1")}

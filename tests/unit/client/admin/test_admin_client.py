@@ -31,9 +31,9 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import CodecError, RemotingConnectError
+from rocketbroker.common.errors import CodecError, RemotingConnectError, RemotingTimeoutError
 from rocketbroker.testing import RocketMQServer
-from tests.support.scripted_server import ScriptedServer, name_server, route_of
+from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 from tests.support.waiting import until
 
 SOURCES = Path(admin_client.__file__).parent
@@ -169,3 +169,21 @@ async def track_of(clients: Command, stats: ConsumeStats) -> tuple[TrackType, st
             (track,) = await message_track_detail(admin, message)
     assert track.consumer_group == "CG"
     return track.track_type, track.exception_desc
+
+
+async def test_a_look_waits_once_for_a_frozen_broker():
+    silent: Script = lambda _fields, _body: None  # noqa: E731
+    async with (
+        ScriptedServer({RequestCode.GET_BROKER_RUNTIME_INFO: silent}) as broker,
+        AdminClient("127.0.0.1:1", timeout_s=0.05) as admin,
+    ):
+        admin.ask_silent_servers_once()
+        with pytest.raises(RemotingTimeoutError):
+            await admin.fetch_broker_runtime_stats(broker.address)
+        with pytest.raises(RemotingTimeoutError, match=f"{broker.address} has let a request before this one time"):
+            await admin.fetch_broker_runtime_stats(broker.address)
+        assert len(broker.asked) == 1
+        admin.ask_silent_servers_once()
+        with pytest.raises(RemotingTimeoutError):
+            await admin.fetch_broker_runtime_stats(broker.address)
+        assert len(broker.asked) == 2
