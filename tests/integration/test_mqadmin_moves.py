@@ -230,16 +230,19 @@ async def test_a_killed_export_continues_without_a_row_missing_or_twice(place: P
     part, state = place.folder / "t.jsonl.part", place.folder / "t.jsonl.part.state"
     part.write_bytes(b"".join(lines[:70]) + lines[70][:20])
     size = len(b"".join(lines[:64]))
-    options = {"topics": ["T"], "format": "jsonl", "from": None, "until": None, "key": None, "tags": None, "sql": None}
+    options = {"topics": ["T"], "format": "jsonl", "from": None, "until": "now", "key": None, "tags": None, "sql": None}
     ends = [{"topic": "T", "brokerName": "broker-a", "queueId": each, "next": 0, "end": 125} for each in (0, 1)]
     ends[0]["next"] = 64
-    state.write_text(json.dumps({"options": options, "mark": size, "rows": 64, "queues": ends}))
-    plain = await place.run("export", "T", "--to", str(target))
+    state.write_text(
+        json.dumps({"options": options, "mark": size, "rows": 64, "queues": ends, "times": [None, 1 << 42]})
+    )
+    command = ("export", "T", "--to", str(target), "--until", "now")
+    plain = await place.run(*command)
     assert plain.code == 2
     assert "was interrupted after 64 messages; continue it by --resume" in plain.err
-    other = await place.run("export", "T", "--to", str(target), "--resume", "--key", "k1")
+    other = await place.run(*command, "--resume", "--key", "k1")
     assert "was begun with key None, now it is 'k1'" in other.err
-    done = await place.json("export", "T", "--to", str(target), "--resume")
+    done = await place.json(*command, "--resume")
     assert done["messages"] == COUNT
     assert target.read_bytes() == whole.read_bytes()
     assert not state.exists()
@@ -251,14 +254,14 @@ async def test_an_interrupted_import_continues_without_a_message_missing_or_twic
     await place.fill()
     target = place.folder / "t.jsonl"
     await place.run("export", "T", "--to", str(target))
-    process = place.start("import", "t.jsonl", "--to-topic", "T=Copy", "--rate", "200")
+    process = place.start("import", "t.jsonl", "--to-topic", "T=Copy", "--rate", "200", "--until", "now")
     await until_async(lambda: place.messages("Copy"))
     process.send_signal(signal.SIGINT)
     _, err = await asyncio.to_thread(process.communicate, timeout=20)
     assert process.returncode == 130
     assert b"continue by --resume" in err
     assert b"Traceback" not in err
-    command = ("import", "t.jsonl", "--to-topic", "T=Copy")
+    command = ("import", str(target), "--to-topic", "T=Copy", "--until", "now")
     plain = await asyncio.to_thread(place.start(*command).communicate, timeout=20)
     assert b"was interrupted after" in plain[1]
     resumed = place.start(*command, "--resume")

@@ -12,6 +12,33 @@ from rocketbroker.client.core.pull_result import MessageSelector, selector_of
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.common.errors import MQFilterError
 
+
+class GivenTime(NamedTuple):
+    """A time in ms, and the text that it was given as: ``now`` is another time in the next run."""
+
+    ms: int
+    text: str
+
+
+def given_time(text: str) -> GivenTime:
+    """Parse a time and keep its text.
+
+    Raises:
+        typer.BadParameter: it is no time.
+    """
+    return GivenTime(parse_time(text), text.strip())
+
+
+GivenFrom = Annotated[
+    GivenTime | None,
+    typer.Option(
+        "--from", parser=given_time, metavar="TIME", help=f"Messages stored at this time or later: {TIME_FORMS}."
+    ),
+]
+GivenUntil = Annotated[
+    GivenTime | None,
+    typer.Option("--until", parser=given_time, metavar="TIME", help="Messages stored before this time."),
+]
 From = Annotated[
     int | None,
     typer.Option(

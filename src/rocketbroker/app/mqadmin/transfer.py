@@ -18,7 +18,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import typer
@@ -49,7 +49,7 @@ from rocketbroker.app.mqadmin.message_files import (
     lock,
     rows_of,
 )
-from rocketbroker.app.mqadmin.selecting import From, Key, Sql, Tags, Until, Wanted, wanted
+from rocketbroker.app.mqadmin.selecting import GivenFrom, GivenTime, GivenUntil, Key, Sql, Tags, Wanted, wanted
 from rocketbroker.app.terminal import progress, say
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.admin.message_admin import Gap, ReadableQueue
@@ -88,13 +88,29 @@ class QueueState(msgspec.Struct, rename="camel"):
     last_msg_id: str = ""
 
 
+class Times(NamedTuple):
+    """Store times in ms: from the first one to before the second one; None is no limit."""
+
+    from_ms: int | None
+    until_ms: int | None
+
+
+def _ms(given: GivenTime | None) -> int | None:
+    return None if given is None else given.ms
+
+
+def _text(given: GivenTime | None) -> str | None:
+    return None if given is None else given.text
+
+
 class ExportState(msgspec.Struct, rename="camel"):
-    """Progress of an export: its options, the mark of the target, the rows before it, and the queues."""
+    """Progress of an export: its options, the mark of the target, the rows before it, the queues and store times."""
 
     options: dict[str, Any]
     mark: int
     rows: int
     queues: list[QueueState]
+    times: Times = Times(None, None)
 
 
 class ImportState(msgspec.Struct, rename="camel"):
@@ -105,6 +121,7 @@ class ImportState(msgspec.Struct, rename="camel"):
 
     options: dict[str, Any]
     files: dict[str, int]
+    times: Times = Times(None, None)
     rows: int = 0
     acknowledged: list[int] = []
     sent: dict[str, int] = {}
@@ -125,8 +142,8 @@ async def export(
             "--format", metavar="FORMAT", help="jsonl or parquet; by default by the name, .parquet or another."
         ),
     ] = None,
-    from_time: From = None,
-    until: Until = None,
+    from_time: GivenFrom = None,
+    until: GivenUntil = None,
     key: Key = None,
     tags: Tags = None,
     sql: Sql = None,
@@ -144,13 +161,14 @@ async def export(
         raise typer.BadParameter(
             f"--to {to!r}: an export is not compressed; name it without .gz, and compress it after"
         )
-    selected = wanted(from_time, until, key, tags, sql)
+    times = Times(_ms(from_time), _ms(until))
+    selected = wanted(times.from_ms, times.until_ms, key, tags, sql)
     topics = list(dict.fromkeys(topics))
     options = {
         "topics": topics,
         "format": kind,
-        "from": from_time,
-        "until": until,
+        "from": _text(from_time),
+        "until": _text(until),
         "key": key,
         "tags": tags,
         "sql": sql,
@@ -199,6 +217,7 @@ class Export:
             return await self._write(StreamWriter(), await self._new_state())
         state = self._saved(resume=resume)
         if state is not None:
+            self._wanted = self._wanted._replace(from_ms=state.times.from_ms, until_ms=state.times.until_ms)
             for place in state.queues:
                 await self._check_unchanged(place)
         make: type[JsonLinesWriter | ParquetWriter] = (
@@ -258,7 +277,7 @@ class Export:
             for each in await self._admin.readable_queues(topic):
                 span = await self._wanted.span(self._admin, each)
                 queues.append(QueueState(topic, each.queue.broker_name, each.queue.queue_id, span.begin, span.end))
-        return ExportState(self._options, 0, 0, queues)
+        return ExportState(self._options, 0, 0, queues, Times(self._wanted.from_ms, self._wanted.until_ms))
 
     async def _write(self, writer: RowWriter, state: ExportState) -> ExportState:
         """Read all queues; on every way out leave a state that agrees with the target."""
@@ -383,8 +402,8 @@ async def import_messages(
     topic: Annotated[
         list[str] | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Send this topic only; may be repeated.")
     ] = None,
-    from_time: From = None,
-    until: Until = None,
+    from_time: GivenFrom = None,
+    until: GivenUntil = None,
     key: Key = None,
     rate: Annotated[
         float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")
@@ -404,13 +423,14 @@ async def import_messages(
         "namesrvAddr": admin.config.namesrv_addr,
         "toTopic": _renamed(to_topic or []),
         "topics": sorted(topic or []),
-        "from": from_time,
-        "until": until,
+        "from": _text(from_time),
+        "until": _text(until),
         "key": key,
     }
-    if from_time is not None and until is not None and from_time >= until:
+    times = Times(_ms(from_time), _ms(until))
+    if times.from_ms is not None and times.until_ms is not None and times.from_ms >= times.until_ms:
         raise typer.BadParameter("--from is not before --until")
-    run = Import(admin, source, options, rate, max_size)
+    run = Import(admin, source, options, times, rate, max_size)
     state = await run.run(resume=resume, dry_run=dry_run)
     verb = "would be sent" if dry_run else "sent"
     lines = [f"{name}: {count:,} {verb}" for name, count in sorted(state.sent.items())]
@@ -452,12 +472,16 @@ class Import:
         admin: the client, for its settings.
         source: file, folder, or ``-`` for stdin.
         options: what is sent and where; a resumed import must have the same.
+        times: store times to send; a resumed import keeps those of its first run.
         rate: messages in a second, 0 for no limit.
         max_size: largest body to send, in bytes.
     """
 
-    def __init__(self, admin: AdminClient, source: str, options: dict[str, Any], rate: float, max_size: int) -> None:
+    def __init__(
+        self, admin: AdminClient, source: str, options: dict[str, Any], times: Times, rate: float, max_size: int
+    ) -> None:
         self._admin = admin
+        self._times = times
         self._max_size = max_size
         self._targets = TargetQueues()
         self._source = source
@@ -480,7 +504,7 @@ class Import:
                 raise ConfigError("an import from stdin cannot be resumed; write the lines to a file")
             # A buffer of its own: the one of sys.stdin cannot be closed while a thread reads it.
             with open(sys.stdin.fileno(), "rb", closefd=False) as lines:  # noqa: ASYNC230 - opens nothing
-                return await self._run(ImportState(self._options, {}), json_rows(lines), dry_run=dry_run)
+                return await self._run(ImportState(self._options, {}, self._times), json_rows(lines), dry_run=dry_run)
         path = Path(self._source)
         files = await asyncio.to_thread(export_files, path)
         locked = os.open(path, os.O_RDONLY)
@@ -514,7 +538,7 @@ class Import:
         if not self._state_path.exists():
             if resume:
                 raise ConfigError(f"there is no interrupted import of {self._source} (no {self._state_path.name})")
-            return ImportState(self._options, files)
+            return ImportState(self._options, files, self._times)
         state: ImportState = read_state(self._state_path, ImportState)
         if not resume:
             raise ConfigError(
@@ -524,6 +548,7 @@ class Import:
         check_options(state.options, self._options, self._state_path)
         if state.files != files:
             raise ConfigError(f"{self._source} has changed since its import was interrupted; it cannot be resumed")
+        self._times = state.times
         return state
 
     async def _count(self, rows: Iterator[Mapping[str, Any]], state: ImportState) -> ImportState:
@@ -534,7 +559,7 @@ class Import:
 
     def _ready(self, row: Mapping[str, Any]) -> Ready | str | None:
         """Return the message of a row, the reason why it has none, or None if it is not wanted."""
-        topics, from_ms, until_ms = self._options["topics"], self._options["from"], self._options["until"]
+        topics, (from_ms, until_ms) = self._options["topics"], self._times
         found, key = replay_row(row), self._options["key"]
         if found is None:
             return NO_MESSAGE
