@@ -8,7 +8,7 @@ import typer
 from rocketbroker.app.mqadmin.command import Report, RouteCluster, Topic, TrueFalse, java_text, sub_command, with_hint
 from rocketbroker.app.mqadmin.message_text import MessageRow, charset_named, message_lines, message_row
 from rocketbroker.app.terminal import Column, Table
-from rocketbroker.app.times import human_seconds
+from rocketbroker.app.times import TIME_FORMS, human_seconds, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient, message_track_detail
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import ClientError
@@ -35,8 +35,16 @@ ConsumerGroup = Annotated[
 ClientId = Annotated[
     str | None, typer.Option("-d", "--clientId", metavar="CLIENT_ID", help="Client of -g that consumes the message.")
 ]
-Begin = Annotated[int, typer.Option("-b", "--beginTimestamp", min=0, metavar="MS", help="Earliest store time in ms.")]
-End = Annotated[int, typer.Option("-e", "--endTimestamp", min=0, metavar="MS", help="Latest store time in ms.")]
+Begin = Annotated[
+    int | None,
+    typer.Option(
+        "-b", "--beginTimestamp", parser=parse_time, metavar="TIME", help=f"Earliest store time: {TIME_FORMS}."
+    ),
+]
+End = Annotated[
+    int | None,
+    typer.Option("-e", "--endTimestamp", parser=parse_time, metavar="TIME", help="Latest store time."),
+]
 
 
 class Consumed(NamedTuple):
@@ -215,8 +223,8 @@ async def query_msg_by_key(
     admin: AdminClient,
     topic: Topic,
     msg_key: Annotated[str, typer.Option("-k", "--msgKey", metavar="KEY", help="Key to find.")],
-    begin_timestamp: Begin = 0,
-    end_timestamp: End = _NO_END,
+    begin_timestamp: Begin = None,
+    end_timestamp: End = None,
     max_num: Annotated[
         int, typer.Option("-m", "--maxNum", min=1, metavar="COUNT", help="At most so many messages of each broker.")
     ] = 64,
@@ -232,14 +240,14 @@ async def query_msg_by_key(
     """Find the messages of a topic with a key, by store time."""
     if key_type not in {"K", "T"}:
         raise typer.BadParameter(f"-p is {key_type!r}; give K (keys) or T (tags)")
-    _check_times(begin_timestamp, end_timestamp)
+    begin_ms, end_ms = _store_times(begin_timestamp, end_timestamp)
     found = await admin.query_message(
         topic,
         msg_key,
         index_type=key_type,
         max_num=max_num,
-        begin_ms=begin_timestamp,
-        end_ms=end_timestamp,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
         last_key=last_key,
         route_topic=cluster,
     )
@@ -263,9 +271,18 @@ async def query_msg_by_key(
 _KINDS = {"K": "key", "T": "tag"}
 
 
-def _check_times(begin_ms: int, end_ms: int) -> None:
-    if begin_ms > end_ms:
-        raise typer.BadParameter(f"-b ({begin_ms}) is after -e ({end_ms})")
+def _store_times(begin_ms: int | None, end_ms: int | None, option: str = "-b") -> tuple[int, int]:
+    """Return both limits, those that are not given as the widest; ``option`` names the first.
+
+    Raises:
+        typer.BadParameter: one is negative, or they are the wrong way round.
+    """
+    begin, end = 0 if begin_ms is None else begin_ms, _NO_END if end_ms is None else end_ms
+    if begin < 0 or end < 0:
+        raise typer.BadParameter(f"{option} ({begin}) and -e ({end}) are times since 1970; give none before")
+    if begin > end:
+        raise typer.BadParameter(f"{option} ({begin}) is after -e ({end})")
+    return begin, end
 
 
 def _index_key(message: MessageExt, kind: str, key: str) -> str:
@@ -286,21 +303,25 @@ async def query_msg_by_unique_key(
     consumer_group: ConsumerGroup = None,
     client_id: ClientId = None,
     start_time: Annotated[
-        int, typer.Option("-s", "--startTime", min=0, metavar="MS", help="Earliest store time in ms.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "-s", "--startTime", parser=parse_time, metavar="TIME", help=f"Earliest store time: {TIME_FORMS}."
+        ),
+    ] = None,
     end_time: Annotated[
-        int, typer.Option("-e", "--endTime", min=0, metavar="MS", help="Latest store time in ms.")
-    ] = _NO_END,
+        int | None, typer.Option("-e", "--endTime", parser=parse_time, metavar="TIME", help="Latest store time.")
+    ] = None,
 ) -> Report:
     """Show the messages with a unique id; or let a client consume the first (-g, -d)."""
     to_client = direct_client(consumer_group, client_id)
+    begin_ms, end_ms = _store_times(start_time, end_time, "-s")
     found = await admin.query_message(
         topic,
         msg_id,
         index_type="U",
         max_num=_MOST_UNIQUE,
-        begin_ms=start_time,
-        end_ms=end_time,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
         route_topic=cluster,
     )
     if not found:
@@ -355,17 +376,15 @@ async def query_msg_trace_by_id(
     trace_topic: Annotated[
         str, typer.Option("-t", "--traceTopic", metavar="TOPIC", help="Topic of the traces.")
     ] = RMQ_SYS_TRACE_TOPIC,
-    begin_timestamp: Begin = 0,
-    end_timestamp: End = _NO_END,
+    begin_timestamp: Begin = None,
+    end_timestamp: End = None,
     max_num: Annotated[
         int, typer.Option("-c", "--maxNum", min=1, metavar="COUNT", help="At most so many messages with traces.")
     ] = 64,
 ) -> Report:
     """Show the traces that producers and consumers have sent of a message."""
-    _check_times(begin_timestamp, end_timestamp)
-    found = await admin.query_message(
-        trace_topic, msg_id, max_num=max_num, begin_ms=begin_timestamp, end_ms=end_timestamp
-    )
+    begin_ms, end_ms = _store_times(begin_timestamp, end_timestamp)
+    found = await admin.query_message(trace_topic, msg_id, max_num=max_num, begin_ms=begin_ms, end_ms=end_ms)
     rows = [row for message in found for row in _traces(message, msg_id)]
     if not rows:
         raise ClientError(

@@ -7,12 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from rocketbroker.app.mqadmin.command import Report, Topic, TrueFalse, sub_command
 from rocketbroker.app.mqadmin.message_text import charset_named, message_line, message_row
+from rocketbroker.app.mqadmin.selecting import Span
 from rocketbroker.app.terminal import say, say_json
 from rocketbroker.app.times import TIME_FORMS, parse_time
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -45,13 +46,6 @@ EndTime = Annotated[
     int | None,
     typer.Option("-e", "--endTimestamp", parser=parse_time, metavar="TIME", help="End before messages of this time."),
 ]
-
-
-class Span(NamedTuple):
-    """Offsets of a queue to read: from ``begin`` to before ``end``."""
-
-    begin: int
-    end: int
 
 
 def tags_selector(expression: str) -> MessageSelector:
