@@ -97,7 +97,7 @@ async def test_a_frozen_broker_hides_only_the_groups_that_it_has():
             return ["%RETRY%frozen", "%RETRY%well"]
 
         async def examine_consume_stats(
-            self, group: str, _topic: str | None = None, _route: str | None = None
+            self, group: str, _topic: str | None = None, _route: str | None = None, *, addresses: object = None
         ) -> ConsumeStats:
             if group == "frozen":
                 raise RemotingTimeoutError("no answer")
