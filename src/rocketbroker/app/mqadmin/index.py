@@ -129,6 +129,8 @@ SUMMARIES: Final[dict[str, dict[str, str]]] = {
     },
     "transfer": {
         "export": "Write the messages of topics to a file.",
+    },
+    "transfer_import": {
         "import": "Send the messages of an exported file.",
     },
     "users": {

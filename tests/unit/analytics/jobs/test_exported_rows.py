@@ -55,9 +55,8 @@ def test_a_row_without_the_values_of_a_message_is_none():
 
 
 def test_neither_pyspark_nor_pyarrow_is_needed():
-    code = (
-        "import sys, rocketbroker.app.mqadmin.transfer; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
-    )
+    modules = "sys, rocketbroker.app.mqadmin.transfer, rocketbroker.app.mqadmin.transfer_import"
+    code = f"import {modules}; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
