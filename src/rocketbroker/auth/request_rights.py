@@ -14,7 +14,8 @@ Here
 for retry topics of POP: an acknowledgement of ``%RETRY%group_topic`` needs Group:group and Topic:topic, where the
 original asks for Group:group_topic.
 
-A name in a row is one that the handler of the code reads too; a request cannot show one topic here and another there.
+A name in a row is one that the handler of the code reads too. Codes that find a message by its offset, such as
+VIEW_MESSAGE_BY_ID, are checked by the names that the request gives: the topic of the message found is not compared.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

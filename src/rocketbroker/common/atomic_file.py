@@ -1,6 +1,7 @@
 """Atomic replacement of files and loading of tables so written (MixAll.string2File, ConfigManager)."""
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -18,11 +19,17 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> None:
+def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL, mode: int | None = None) -> None:
     """Replace the contents of ``path`` and keep the previous ones in ``<path>.bak``; block until both are on disk.
 
     Each file gets its name after its bytes are on disk. So after a crash at any point both files are complete, and
     ``path`` has the old or the new contents.
+
+    Args:
+        path: the file.
+        data: its new contents.
+        file_system: the disk.
+        mode: mode of both files, which their drafts have from the start; ``None`` for that of all store files.
 
     Raises:
         OSError: The file cannot be written; the old contents stay.
@@ -31,14 +38,26 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL) -
     # Includes the folder that an earlier, failed call may have made.
     changed = dict.fromkeys((path.parent, *new_names, path.parent.parent))
     draft = path.with_name(path.name + ".tmp")
+    if mode is not None:
+        _make_empty(draft, mode)
     write_synced(draft, data, file_system)
     if path.exists():
         backup_draft = path.with_name(path.name + ".bak.tmp")
+        if mode is not None:
+            _make_empty(backup_draft, mode)
         write_synced(backup_draft, path.read_bytes(), file_system)
         file_system.rename(backup_draft, backup_of(path))
     file_system.rename(draft, path)
     for folder in changed:
         file_system.sync_folder(folder)
+
+
+def _make_empty(path: Path, mode: int) -> None:
+    """Make an empty file with a mode, whatever the umask says; an earlier one may have another, and be open."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & 0o600)
+    os.close(fd)
+    path.chmod(mode)
 
 
 def write_synced(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> None:

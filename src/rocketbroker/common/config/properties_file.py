@@ -136,9 +136,8 @@ def save_changes(path: str | Path, changed: dict[str, str]) -> None:
     for key, value in changed.items():
         content[key] = value
     try:
-        mode = target.stat().st_mode if target.exists() else None
-        replace_contents(target, content.dumps().encode("utf-8", "surrogateescape"))
-        if mode is not None:
-            target.chmod(stat.S_IMODE(mode))
+        # The file may have passwords, and its backup has them too.
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        replace_contents(target, content.dumps().encode("utf-8", "surrogateescape"), mode=mode)
     except OSError as error:
         raise ConfigError(f"{path}: cannot write the settings file: {error.strerror}") from error

@@ -197,8 +197,10 @@ def test_the_shipped_files_have_none():
 )
 def test_metrics_take_no_other_values(file: Path, name: str, value: str):
     file.write_text(f"{name}={value}\n")
-    with pytest.raises(ConfigError, match=f"{name}={value} is not valid: it takes"):
+    shown = "******" if name == "metricsGrpcExporterHeader" else value
+    with pytest.raises(ConfigError) as caught:
         load_broker_settings(file)
+    assert f"{name}={shown} is not valid: it takes" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketbroker.common import atomic_file
 from rocketbroker.common.config.properties_file import (
     Entry,
     load_properties,
@@ -69,6 +70,28 @@ def test_saving_touches_the_changed_entries_only(tmp_path):
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.conf", "b.conf.bak"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_backup_is_as_private_as_the_file(tmp_path, monkeypatch, mode):
+    """A password is in both, and in the drafts that become them."""
+    file = tmp_path / "broker.properties"
+    file.write_text("a=1\n")
+    file.chmod(mode)
+    (tmp_path / "broker.properties.tmp").write_text("left by a kill")
+    seen = []
+
+    def watch(path, data, file_system):
+        seen.append(stat.S_IMODE(path.stat().st_mode))
+        write_synced(path, data, file_system)
+
+    write_synced = atomic_file.write_synced
+    monkeypatch.setattr(atomic_file, "write_synced", watch)
+    save_changes(file, {"a": "2"})
+
+    assert seen == [mode, mode]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in sorted(tmp_path.iterdir())] == [mode, mode]
+    assert (tmp_path / "broker.properties.bak").read_text() == "a=1\n"
 
 
 def test_saving_makes_a_missing_file_and_follows_a_link(tmp_path):
