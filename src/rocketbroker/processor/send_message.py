@@ -99,7 +99,7 @@ class SendMessageProcessor:
         self._trace_key_limit = self._key_limit.of_traces()
         self._trace_topics = {RMQ_SYS_TRACE_TOPIC, config.msg_trace_topic_name}
         self._answers = SendAnswers(acknowledgements, targets, fast_failure)
-        self._must_wait = acknowledgements.required
+        self._must_wait = self._answers.must_wait
         self._batches = BatchSend(store_config, appender, store_host, self._key_limit, self._answers)
         self._own = BrokerProperties(config, store_host)
         # For requests of the same kind that come together.

@@ -95,7 +95,8 @@ class BatchSend:
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times,
         )
-        self._answers.check_replicas(message, target)
+        if self._answers.must_wait:
+            self._answers.check_replicas(message, target)
         suffix = own.answer_fields
         if target.is_batch_cq and unique_key is not None:
             _make_inner(message, command, count, own)

@@ -30,12 +30,16 @@ class SendAnswers:
         acknowledgements: acknowledgements of stored messages.
         targets: topics, which a send may create.
         fast_failure: count of waiting sends.
+
+    Attributes:
+        must_wait: each answer waits, for the disk or for slaves.
     """
 
     def __init__(
         self, acknowledgements: Acknowledgements, targets: TopicTargets, fast_failure: BrokerFastFailure
     ) -> None:
         self._acknowledgements = acknowledgements
+        self.must_wait = acknowledgements.required
         self._targets = targets
         self._fast_failure = fast_failure
 
