@@ -367,7 +367,7 @@ def test_what_java_says_when_it_does_not_start_is_in_the_error(tmp_path: Path, m
     java.chmod(0o755)
     monkeypatch.setattr(local_session, "ensure_java_home", lambda: tmp_path)
     with (
-        pytest.raises(ConfigError, match=r"Spark's Java process did not start: .*no memory for Java"),
+        pytest.raises(ConfigError, match=r"(?s)Spark's Java process did not start: .*no memory for Java"),
         local_session.spark_session("x"),
     ):
         pass
