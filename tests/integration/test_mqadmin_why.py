@@ -45,7 +45,8 @@ async def producer(mq: RocketMQServer) -> AsyncIterator[Producer]:
 async def why(mq: RocketMQServer, *args: str, topic: str = "T") -> dict[str, Any]:
     command = ["why", "CG", topic, "-n", mq.namesrv_addr, *args]
     done = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--json"])
-    assert (done.exit_code, done.stderr) == (0, "")
+    # stderr may have warnings of the test's own consumers, which run in this process.
+    assert done.exit_code == 0, done.stderr
     data: dict[str, Any] = checked_json("why", done.stdout)
     assert data["sentences"]
     assert data["advice"]

@@ -127,6 +127,7 @@ async def check_topic(namesrv_addr: str, broker_addr: str, messages: list[Messag
         "clusterName": "DefaultCluster",
         "topic": TOPIC,
         "consumerGroups": ["CG_ClientScenario", "CG_Tag1"],
+        "error": None,
     } in by_cluster
     route = await mqadmin_json(namesrv_addr, "topicRoute", "-t", TOPIC)
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": broker_addr}
