@@ -26,7 +26,6 @@ import msgspec
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import Acl, PolicyType, Resource, parse_acl
-from rocketbroker.auth.private_files import check_private, write_private
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, check_name, new_user, updated_user
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
@@ -35,6 +34,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.lifecycle import TaskOwner, stop_all
+from rocketbroker.common.private_files import check_private, write_private
 
 log = logging.getLogger(__name__)
 

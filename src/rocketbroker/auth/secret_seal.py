@@ -24,9 +24,9 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from rocketbroker.auth.private_files import check_private, write_private
 from rocketbroker.common.errors import CodecError, ConfigError
 from rocketbroker.common.file_system import LOCAL, FileSystem
+from rocketbroker.common.private_files import check_private, write_private
 
 KEY_LENGTH: Final = 32
 _NONCE_LENGTH: Final = 16

@@ -19,7 +19,14 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL, mode: int | None = None) -> None:
+def replace_contents(
+    path: Path,
+    data: bytes,
+    file_system: FileSystem = LOCAL,
+    mode: int | None = None,
+    *,
+    keeps_previous: bool = True,
+) -> None:
     """Replace the contents of ``path`` and keep the previous ones in ``<path>.bak``; block until both are on disk.
 
     Each file gets its name after its bytes are on disk. So after a crash at any point both files are complete, and
@@ -30,6 +37,7 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL, m
         data: its new contents.
         file_system: the disk.
         mode: mode of both files, which their drafts have from the start; ``None`` for that of all store files.
+        keeps_previous: write ``<path>.bak``.
 
     Raises:
         OSError: The file cannot be written; the old contents stay.
@@ -39,12 +47,12 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL, m
     changed = dict.fromkeys((path.parent, *new_names, path.parent.parent))
     draft = path.with_name(path.name + ".tmp")
     if mode is not None:
-        _make_empty(draft, mode)
+        _make_empty(draft, mode, file_system)
     write_synced(draft, data, file_system)
-    if path.exists():
+    if keeps_previous and path.exists():
         backup_draft = path.with_name(path.name + ".bak.tmp")
         if mode is not None:
-            _make_empty(backup_draft, mode)
+            _make_empty(backup_draft, mode, file_system)
         write_synced(backup_draft, path.read_bytes(), file_system)
         file_system.rename(backup_draft, backup_of(path))
     file_system.rename(draft, path)
@@ -52,9 +60,9 @@ def replace_contents(path: Path, data: bytes, file_system: FileSystem = LOCAL, m
         file_system.sync_folder(folder)
 
 
-def _make_empty(path: Path, mode: int) -> None:
+def _make_empty(path: Path, mode: int, file_system: FileSystem) -> None:
     """Make an empty file with a mode, whatever the umask says; an earlier one may have another, and be open."""
-    path.unlink(missing_ok=True)
+    file_system.unlink(path)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & 0o600)
     os.close(fd)
     path.chmod(mode)

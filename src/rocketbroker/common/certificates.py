@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.common.key_files import check_key_mode
+from rocketbroker.common.private_files import check_key_mode
 
 _VALID = timedelta(days=3650)
 

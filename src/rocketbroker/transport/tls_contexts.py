@@ -15,7 +15,7 @@ from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.fields import DAY_MS
 from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings, has_certificate, split
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.common.key_files import check_key_mode
+from rocketbroker.common.private_files import check_key_mode
 
 log = logging.getLogger(__name__)
 

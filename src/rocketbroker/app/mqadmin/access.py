@@ -71,7 +71,7 @@ def _credentials(cluster: NamedCluster, environment: Mapping[str, str]) -> Sessi
 
 def _secret_in(name: str) -> str:
     """Return the first line of a file that only its owner can read."""
-    from rocketbroker.auth.private_files import check_private
+    from rocketbroker.common.private_files import check_private
 
     path = Path(name)
     try:
@@ -95,7 +95,7 @@ def tools_credentials(path: Path) -> SessionCredentials | None:
     Raises:
         typer.BadParameter: it has other contents, or lacks one of the two.
     """
-    from rocketbroker.auth.private_files import check_private
+    from rocketbroker.common.private_files import check_private
 
     try:
         text = _text_of(path)
@@ -159,7 +159,7 @@ def _tls(cluster: NamedCluster, chosen: Chosen, environment: Mapping[str, str]) 
         return False if cluster.tls is False else _tls_of_machine(environment)
     context = _with_authorities(ca_file)
     if cluster.cert_file:
-        from rocketbroker.auth.private_files import check_private
+        from rocketbroker.common.private_files import check_private
 
         key = cluster.key_file or cluster.cert_file
         try:

@@ -139,7 +139,7 @@ def read_clusters(path: Path) -> Clusters:
 
 
 def _check_private(path: Path) -> None:
-    from rocketbroker.auth.private_files import check_private
+    from rocketbroker.common.private_files import check_private
 
     try:
         check_private(path)

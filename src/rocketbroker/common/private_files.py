@@ -1,17 +1,20 @@
-"""Files that only the broker's user may read: the table of users, and the key of their secrets."""
+"""Files with secrets, which others may not read: users and the key of their secrets, and keys of TLS."""
 
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
-from rocketbroker.common.atomic_file import write_synced
+from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.file_system import LOCAL, FileSystem
 
 _MODE: Final = 0o600
 # Windows has no such bits; the folder's access list counts there.
 _HAS_MODES: Final = os.name == "posix"
+_OTHERS: Final = 0o077
+# The group may read a key that root owns: it is the group of the service, as with volumes of Kubernetes.
+_GROUP_READS: Final = 0o040
 
 
 def write_private(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> None:
@@ -24,15 +27,7 @@ def write_private(path: Path, data: bytes, file_system: FileSystem = LOCAL) -> N
     Raises:
         OSError: The file cannot be written; the old contents stay.
     """
-    new_names = file_system.make_folders(path.parent)
-    draft = path.with_name(path.name + ".tmp")
-    # An earlier draft may have another mode, and a file that is open elsewhere.
-    file_system.unlink(draft)
-    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE))
-    write_synced(draft, data, file_system)
-    file_system.rename(draft, path)
-    for folder in dict.fromkeys((path.parent, *new_names, path.parent.parent)):
-        file_system.sync_folder(folder)
+    replace_contents(path, data, file_system, _MODE, keeps_previous=False)
 
 
 def check_private(path: Path) -> None:
@@ -45,5 +40,26 @@ def check_private(path: Path) -> None:
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
         raise ConfigError(f"{path} is not a regular file")
-    if _HAS_MODES and mode & 0o077:
+    if _HAS_MODES and mode & _OTHERS:
         raise ConfigError(f"{path} has mode {stat.S_IMODE(mode):04o}, so that others can use it; run: chmod 600 {path}")
+
+
+def check_key_mode(name: str, path: Path) -> None:
+    """Check that other users cannot read a key.
+
+    Args:
+        name: the setting that names it.
+        path: the file.
+
+    Raises:
+        ConfigError: They can.
+        OSError: The file cannot be looked at.
+    """
+    status = path.stat()
+    shared = status.st_mode & _OTHERS
+    if not _HAS_MODES or not shared or (shared == _GROUP_READS and status.st_uid == 0):
+        return
+    raise ConfigError(
+        f"{name}: other users may use {path} (mode {status.st_mode & 0o777:04o}); run chmod 600 on it, or let root own "
+        "it with mode 0640 and the group of the service"
+    )

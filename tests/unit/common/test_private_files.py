@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketbroker.auth.private_files import check_private, write_private
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.common.private_files import check_private, write_private
 from tests.support.recording_file_system import Disk, Loss, RecordingFileSystem
 
 
