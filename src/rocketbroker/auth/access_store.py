@@ -8,9 +8,10 @@ are dropped, their changes are answered with the reason, and what was published 
 have reached the disk all the same, the published state is then written until that succeeds.
 
 A table has a version, and a copy replaces the own table only if its version is higher. Versions are compared by the
-time of the last change, which never goes back within a table, then by the number of changes. So a master that restarts
-with an old table follows the one that took over and was changed since, in whatever order they start. A change that no
-slave had copied when its master was lost is lost, as in any other table.
+time of the last change, which never goes back within a table, then by the number of changes. So a slave never takes an
+older table than it has, in whatever order servers start. A master asks nobody: one that lost its last change serves the
+older table until the next change. A change that no slave had copied when its master was lost is lost, as in any other
+table.
 """
 
 import asyncio

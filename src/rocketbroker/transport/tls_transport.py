@@ -103,7 +103,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if not self._in_handshake:
             self._protocol.connection_lost(exc or self._error)
         else:
-            self._failed(exc or ConnectionResetError("the peer closed the connection in the TLS handshake"))
+            self._fail_handshake(exc or ConnectionResetError("the peer closed the connection in the TLS handshake"))
 
     def pause_writing(self) -> None:
         """Tell the protocol that the peer is slow."""
@@ -129,21 +129,21 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._send()
         except ssl.SSLError as error:
             self._send()  # the alert
-            self._failed(error)
+            self._fail_handshake(error)
             self._plain.close()
         else:
             self._send()
             self._in_handshake = False
-            self._shaken()
+            self._end_handshake()
             self._read()
 
-    def _shaken(self) -> None:
+    def _end_handshake(self) -> None:
         """Tell the protocol that the handshake is over."""
         self._protocol.connection_made(self)
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def _failed(self, error: Exception) -> None:
+    def _fail_handshake(self, error: Exception) -> None:
         """Tell those who wait for the handshake that it failed."""
         if not self.ready.done():
             self.ready.set_exception(error)
@@ -421,10 +421,10 @@ class _ServerTransport(TlsTransport):
         self._server_tls = tls
         self._deadline: asyncio.TimerHandle | None = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
 
-    def _shaken(self) -> None:
+    def _end_handshake(self) -> None:
         self._end_wait()
 
-    def _failed(self, error: Exception) -> None:
+    def _fail_handshake(self, error: Exception) -> None:
         if self._end_wait():
             self._server_tls.refuse(self.get_extra_info("peername"), f"the handshake failed: {_cause(error)}")
 
@@ -445,7 +445,7 @@ class _ServerTransport(TlsTransport):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the protocol."""
         if self._in_handshake:
-            self._failed(exc or ConnectionResetError("the peer closed the connection"))
+            self._fail_handshake(exc or ConnectionResetError("the peer closed the connection"))
         self._protocol.connection_lost(exc or self._error)
 
 
