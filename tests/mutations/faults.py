@@ -139,16 +139,16 @@ MUTATIONS = (
     ),
     Mutation(
         "ha: one slave is enough, however many are needed",
-        "GroupTransferService._confirmed",
+        "GroupTransferService.reported",
         "offsets[needed - 1] if needed <= len(offsets) else -1",
         "offsets[0] if offsets else -1",
         "tests/unit/ha/test_ha_service.py",
     ),
     Mutation(
         "ha: a master without a slave acknowledges",
-        "GroupTransferService._confirmed",
+        "GroupTransferService.reported",
         "-1",
-        "sys.maxsize",
+        "1 << 63",
         REPLICATION,
     ),
     Mutation(
@@ -616,9 +616,9 @@ self._ready.append(entry)
     ),
     Mutation(
         "app: a long log line of just the limit is cut",
-        "logging_setup.one_line",
-        "len(text) > _MOST_CHARACTERS",
-        "len(text) >= _MOST_CHARACTERS",
+        "logging_setup.truncated",
+        "len(text) <= _MOST_CHARACTERS",
+        "len(text) < _MOST_CHARACTERS",
         "tests/unit/app/test_logging_setup.py",
     ),
     Mutation(

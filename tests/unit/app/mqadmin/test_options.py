@@ -18,7 +18,6 @@ from rocketbroker.app.command_line import new_app
 from rocketbroker.app.mqadmin import command
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.command import Report, sub_command
-from rocketbroker.app.mqadmin.named_clusters import CHOSEN, Chosen
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
@@ -244,7 +243,6 @@ def test_a_function_that_takes_the_flags_is_given_them(monkeypatch: pytest.Monke
         terminal.say(as_json, yes, dry_run)
         return Report(None, [])
 
-    CHOSEN.set(Chosen())  # without the root of mqadmin, which sets it
     ours = new_app()
     ours.command("stream")(command.REGISTERED["stream"].function)
 

@@ -1,9 +1,6 @@
 """Commands that mqadmin recommends: quoted, complete, and for the servers that were asked."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from rocketbroker.app.mqadmin.named_clusters import CHOSEN, GIVEN_SERVERS, Chosen
 from rocketbroker.app.mqadmin.remedies import mqadmin, register_topic, resume_group
@@ -13,14 +10,6 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-
-
-@pytest.fixture(autouse=True)
-def _options() -> Iterator[None]:
-    chosen, given = CHOSEN.set(Chosen()), GIVEN_SERVERS.set(None)
-    yield
-    CHOSEN.reset(chosen)
-    GIVEN_SERVERS.reset(given)
 
 
 def test_names_are_quoted_for_a_shell():
