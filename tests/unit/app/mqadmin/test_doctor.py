@@ -7,8 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketbroker.app.mqadmin.cluster_facts import BrokerFacts, ClusterFacts, GroupFacts, NameServerFacts, skew_of
-from rocketbroker.app.mqadmin.doctor import CHECKS, Finding, Severity, examine
+from rocketbroker.app.mqadmin.checks.cluster_facts import (
+    BrokerFacts,
+    ClusterFacts,
+    GroupFacts,
+    NameServerFacts,
+    skew_of,
+)
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
+from rocketbroker.app.mqadmin.doctor import CHECKS, examine
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import (
     Connection,

@@ -1,0 +1,1 @@
+"""Checks of ``mqadmin doctor`` by subject, and the facts that they examine."""
