@@ -209,7 +209,7 @@ def test_a_user_without_super_rights_makes_no_super_user(cluster: Cluster):
     answer = cluster.joe.ask(Code.AUTH_UPDATE_USER, {"username": "joe", "AccessKey": "root"}, b'{"userType":"Super"}')
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "The super user can only be update by super user" in answer.remark
-    answer = cluster.joe.ask(Code.AUTH_UPDATE_USER, {"username": "root"}, b'{"password":"of-joe"}')
+    answer = cluster.joe.ask(Code.AUTH_UPDATE_USER, {"username": "root"}, b'{"password":"now-of-joe"}')
     assert answer.code == ResponseCode.NO_PERMISSION
 
 

@@ -1,6 +1,7 @@
 """Users and policies of access control (AdminBrokerProcessor)."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rocketbroker.auth.access_store import AccessStore
@@ -8,7 +9,7 @@ from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import parse_acl, parse_policy_type, parse_resource, parse_subject
 from rocketbroker.auth.secret_seal import SecretSeal
-from rocketbroker.auth.users import UserType, by_word, check_name
+from rocketbroker.auth.users import UserType, by_word, check_name, check_new_secret
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
 from rocketbroker.codec.remoting.handler import Connection
@@ -27,7 +28,7 @@ from rocketbroker.codec.remoting.headers.auth import (
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.request_family import NO_CHANGES, answers
 
 _MOST_VALUES = 5_000
@@ -104,10 +105,8 @@ class AuthRequests:
             BrokerResponseError: INVALID_PARAMETER for a name that is not valid.
         """
         store = self._table()
-        try:
+        with _valid():
             user = store.rules.users.get(check_name(command.header.username))
-        except AuthValueError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         return response(body=b"" if user is None else user.info().encode())
 
     @answers(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader)
@@ -162,11 +161,8 @@ class AuthRequests:
 
     async def _merge(self, subject: str | None, command: Command) -> Command:
         store = self._table()
-        info = AclInfo.decode(bytes(command.body or b"{}"), most_values=_MOST_VALUES)
-        try:
-            acl = parse_acl(subject, info)
-        except AuthValueError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        with _valid():
+            acl = parse_acl(subject, AclInfo.decode(bytes(command.body or b"{}"), most_values=_MOST_VALUES))
         await _done(store.merge_acl(acl))
         return response()
 
@@ -181,12 +177,10 @@ class AuthRequests:
                 or it has no policies, SYSTEM_ERROR if the table cannot be written.
         """
         store, header = self._table(), command.header
-        try:
+        with _valid():
             name = parse_subject(header.subject)
             kind = parse_policy_type(header.policy_type)
             resource = parse_resource(header.resource) if header.resource else None
-        except AuthValueError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         await _done(store.delete_acl(name, kind, resource))
         return response()
 
@@ -199,10 +193,8 @@ class AuthRequests:
                 user.
         """
         rules = self._table().rules
-        try:
+        with _valid():
             name = parse_subject(command.header.subject)
-        except AuthValueError as error:
-            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         if name not in rules.users:
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"The subject is not exist: User:{name}")
         acl = rules.acls.get(name)
@@ -231,7 +223,10 @@ def _user(command: Command, name: str | None) -> UserInfo:
     """Return the body of a request, with the name in the header."""
     if not name:
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "The username is blank; give the name of the user")
-    info = UserInfo.decode(bytes(command.body or b"{}"), most_values=_MOST_VALUES)
+    with _valid():
+        info = UserInfo.decode(bytes(command.body or b"{}"), most_values=_MOST_VALUES)
+        if info.password and info.password.strip():
+            check_new_secret(name, info.password)
     info.username = name
     return info
 
@@ -244,6 +239,15 @@ def _signed_by_super(rules: AccessRules, access_key: str | None) -> bool:
     """Return true if a Super user signed a request; the guard has checked the signature."""
     caller = rules.users.get(access_key or "")
     return caller is not None and caller.is_super
+
+
+@contextmanager
+def _valid() -> Iterator[None]:
+    """Answer a body or a value that is not valid by INVALID_PARAMETER, with what is wrong."""
+    try:
+        yield
+    except (AuthValueError, CodecError) as error:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, str(error)) from None
 
 
 async def _done(change: Awaitable[None]) -> None:

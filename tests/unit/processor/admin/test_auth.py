@@ -74,7 +74,7 @@ async def test_only_a_super_user_makes_changes_and_deletes_one(family: AuthReque
         assert await refusal_async(family.auth_update_user, update, b'{"userType":"super"}') == only
         for code, _ in (
             await refusal_async(
-                family.auth_update_user, UpdateUserRequestHeader("root", caller), b'{"password":"mine"}'
+                family.auth_update_user, UpdateUserRequestHeader("root", caller), b'{"password":"mine-now"}'
             ),
             await refusal_async(family.auth_delete_user, DeleteUserRequestHeader("root", caller)),
         ):
@@ -93,6 +93,7 @@ async def test_only_a_super_user_makes_changes_and_deletes_one(family: AuthReque
         ("a b", b'{"password":"secret-12"}', ResponseCode.INVALID_PARAMETER, "not allowed"),
         ("ann", b"{}", ResponseCode.INVALID_PARAMETER, "password of user ann"),
         ("ann", b'{"password":"secret-12","userType":"King"}', ResponseCode.INVALID_PARAMETER, "Super or Normal"),
+        ("ann", b'{"password":"1234567"}', ResponseCode.INVALID_PARAMETER, "7 characters are too few"),
         ("joe", b'{"password":"secret-12"}', ResponseCode.NO_PERMISSION, "The user is existed"),
     ],
 )
@@ -164,6 +165,39 @@ async def test_policies_that_cannot_be_added_are_named(family, store, subject, b
         refused, remark = await refusal_async(method, header, body)
         assert (refused, words in remark) == (code, True), remark
     assert store.rules.acls == {}
+
+
+BROKEN = [
+    (b"[]", "Expected `object`, got `array`"),
+    (b'["%s"]' % SECRET.encode(), "Expected `object`, got `array`"),
+    (b"null", "Expected `object`, got `null`"),
+    (b"7", "Expected `object`, got `int`"),
+    (b"geheim " + SECRET.encode(), "JSON"),
+    (b'{"password":"%s"' % SECRET.encode(), "JSON"),
+    (b"\xff\xfe\x00", "JSON"),
+    (b"[" * 100_000, "about 100,000"),
+    (b'{"policies":{"a":1},"password":{"a":1}}', "got `object`"),
+    (b'{"policies":[{"entries":[{"actions":7}]}],"userType":7,"password":[7]}', "Expected"),
+    (b'{"policies":[[]],"password":7.5}', ""),
+    (b'{a:[' + b"1," * 200_000 + b"1]}", "values"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "words"), BROKEN, ids=lambda value: value[:20] if isinstance(value, bytes) else None)
+async def test_a_broken_body_is_refused_with_what_is_wrong(family, store, caplog, body: bytes, words: str):
+    version = store.data_version
+    for method, header in (
+        (family.auth_create_user, CreateUserRequestHeader("ann", "root")),
+        (family.auth_update_user, UpdateUserRequestHeader("joe", "root")),
+        (family.auth_create_acl, CreateAclRequestHeader("User:joe")),
+        (family.auth_update_acl, UpdateAclRequestHeader("User:joe")),
+    ):
+        code, remark = await refusal_async(method, header, body)
+        assert (code, words in remark) == (ResponseCode.INVALID_PARAMETER, True), remark
+        assert SECRET not in remark
+        assert len(remark) < 500
+    assert store.data_version == version
+    assert caplog.text == ""
 
 
 async def test_a_resource_that_is_none_deletes_nothing(family: AuthRequests, store: AccessStore):
