@@ -27,6 +27,7 @@ from rocketbroker.common.config.proxy_config import GRPC_PORT, grpc_properties
 from rocketbroker.common.config.transport_config import BROKER_PORT, NAMESRV_PORT, TransportConfig
 from rocketbroker.common.errors import ConfigError, StoreError
 from rocketbroker.common.open_files import raise_open_file_limit
+from rocketbroker.common.private_files import write_private
 
 if TYPE_CHECKING:
     from rocketbroker.app.launch.dev_server import DevServer
@@ -379,13 +380,13 @@ class _ReadyFile:
             self._remove()
 
     def write(self, text: str) -> None:
-        """Write the file; whoever waits for it never sees a part."""
+        """Write the file, which has secrets with --acl; whoever waits for it never sees a part."""
         if self._path is None:
             return
-        draft = self._path.with_name(f"{self._path.name}.tmp")
+        if not self._path.parent.is_dir():
+            raise ConfigError(f"cannot write --ready-file {self._path}: there is no folder {self._path.parent}")
         try:
-            draft.write_text(text)
-            draft.replace(self._path)
+            write_private(self._path, text.encode())
         except OSError as error:
             raise ConfigError(f"cannot write --ready-file {self._path}: {error.strerror}") from error
 

@@ -1,6 +1,7 @@
 """Output and options of ``mqdev``."""
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def test_the_ready_file_has_the_address_while_the_servers_run(tmp_path: Path, mo
         server.namesrv_addr = "127.0.0.1:1234"
         booted()
         seen.append(ready.read_text())
+        assert stat.S_IMODE(ready.stat().st_mode) == 0o600  # with --acl it has secrets
 
     monkeypatch.setattr(mqdev, "serve", serve)
     assert CliRunner().invoke(mqdev.app, ["--ready-file", str(ready)]).exit_code == 0
