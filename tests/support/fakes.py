@@ -64,6 +64,9 @@ class FakeConnection:
         self.is_open = False
         self.close_reason = reason
 
+    def close_after_batch(self, reason: str) -> None:
+        self.close(reason)
+
 
 class FakeClient(FakeConnection):
     """A client that gives each request one answer or error, and records the requests and their timeouts."""

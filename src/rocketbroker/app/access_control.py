@@ -221,7 +221,8 @@ class AccessControl:
             log.info("access control: %d users of the master are taken over", len(self.store.rules.users))
 
     async def stop(self) -> None:
-        """Write what is pending."""
+        """Write what is pending, and drop refusals that wait."""
+        self.guard.late_refusals.stop()
         await self.store.stop()
 
 

@@ -5,8 +5,9 @@ once, so that a client with a wrong secret learns so. Beyond that it waits, twic
 ``MAX_DELAY_S``.
 
 The credentials of every request are checked at once, whatever the debt. A client with the right secret is not slowed
-down by another one behind the same address, and a check costs some microseconds, so there is nothing to gain by
-flooding.
+down by another one behind the same address. So the delays do not bound the number of guesses: a guesser need not wait
+for the answers to wrong ones. Two things do: once too many answers of an address wait, each further failure costs it a
+connection (``late_refusals``), and a secret has ``users.MIN_SECRET_LENGTH`` characters.
 
 A success does not clear the debt: with an account of one's own, guessing another's secret would cost nothing.
 
@@ -53,7 +54,7 @@ class FailedAttempts:
             address: IP address of the peer, without port.
         """
         self.failures += 1
-        key, now = _key_of(address), self._clock.monotonic()
+        key, now = key_of(address), self._clock.monotonic()
         debt, since = self._debts.pop(key, (0.0, now))
         debt = max(debt - (now - since), 0.0) + 1
         # The delay does not grow any more beyond this debt, and a guesser should not be locked out for hours.
@@ -71,7 +72,8 @@ class FailedAttempts:
 _MAX_DEBT: Final = float(_FREE + 8 + 30)
 
 
-def _key_of(address: str) -> object:
+def key_of(address: str) -> object:
+    """Return the key by which an IP address counts."""
     source = source_of(address)
     if source is None:
         return ""

@@ -5,23 +5,25 @@ has the rights, and only then decodes the typed header. It has no handler of run
 checked one by one.
 
 Credentials that fail are answered late, the later the more often the address has failed (``failed_attempts``). The
-wait holds up no other connection; one connection has at most 1,024 requests that wait.
+wait holds up no other request, and does not count as its time. When too many of an address wait already
+(``late_refusals``), the answer leaves at once and the connection is closed.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authentication import Authenticator
 from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.failed_attempts import FailedAttempts
+from rocketbroker.auth.late_refusals import LateRefusals
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
-from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, Process, Response, Route
+from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, Process, Route
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
@@ -68,6 +70,8 @@ class RequestGuard:
         self._refusals = RefusalLog(log)
         #: Requests whose credentials failed.
         self.failed_attempts: Final = FailedAttempts(clock)
+        #: Answers to them that wait.
+        self.late_refusals: Final = LateRefusals()
         #: Requests of users who lack the right.
         self.denied = 0
 
@@ -102,7 +106,7 @@ class RequestGuard:
             try:
                 self.check(code, command.header, command.version, command.body, address, asks_right=asks_right)
             except AuthenticationError as error:
-                return self._refused_late(error, code, address, command)
+                return self._refused(error, connection, command)
             except AuthorizationError as error:
                 self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
                 raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from None
@@ -181,20 +185,24 @@ class RequestGuard:
         self._refusals.add(f"{what} from {address}: {error}")
         return self.failed_attempts.failed(address)
 
-    def _refused_late(self, error: AuthenticationError, code: int, address: str, command: Command) -> Answer:
-        delay_s = self.failed(error, f"request code {code}", address)
+    def _refused(self, error: AuthenticationError, connection: Connection, command: Command) -> Answer:
+        address = host_of(connection.remote_address)
+        delay_s = self.failed(error, f"request code {command.code}", address)
         refusal = BrokerResponseError(ResponseCode.NO_PERMISSION, str(error))
-        if not delay_s or command.flag & FLAG_ONEWAY:
+        if not delay_s:
             raise refusal from None
-        return _late(refusal, delay_s)
+        # One-way requests have no answer that could wait.
+        waiting = None if command.flag & FLAG_ONEWAY else self.late_refusals.hold(address, delay_s, refusal)
+        if waiting is None:
+            connection.close_after_batch("too many of its requests had no valid credentials")
+            raise refusal from None
+        waiting.add_done_callback(partial(_leave_out, command, delay_s))
+        return cast("Answer", waiting)
 
 
-def _late(error: BrokerResponseError, delay_s: float) -> Awaitable[Response]:
-    async def wait() -> Response:
-        await asyncio.sleep(delay_s)
-        raise error
-
-    return wait()
+def _leave_out(command: Command, delay_s: float, _waited: object) -> None:
+    """Leave a wait out of the time of a request, so that it is no slow one."""
+    command.received_at += delay_s
 
 
 def host_of(address: str) -> str:

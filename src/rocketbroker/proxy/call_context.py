@@ -35,7 +35,13 @@ _CODES: dict[int, Code] = {
 
 
 class StatusError(RocketBrokerError):
-    """Refusal of a call, answered as Status in its body (GrpcProxyException)."""
+    """Refusal of a call, answered as Status in its body (GrpcProxyException).
+
+    Attributes:
+        delay_s: seconds for which the answer waited, so that the call does not count as a slow one.
+    """
+
+    delay_s = 0.0
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -5,7 +5,6 @@ send counts, not the first alone; a heartbeat with a group needs Sub on it, what
 change of the invisible time needs Sub on the topic, too.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -121,8 +120,13 @@ class CallGuard:
         try:
             self._guard.check_call(texts, lambda: rights_of(request), address)
         except AuthenticationError as error:
-            if delay_s := self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", address):
-                await asyncio.sleep(delay_s)
-            raise StatusError(Code.UNAUTHORIZED, str(error)) from None
+            refusal = StatusError(Code.UNAUTHORIZED, str(error))
+            delay_s = self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", address)
+            # grpcio closes no single connection: a call beyond the bounds fails at once.
+            waiting = self._guard.late_refusals.hold(address, delay_s, refusal) if delay_s else None
+            if waiting is not None:
+                refusal.delay_s = delay_s
+                await waiting
+            raise refusal from None
         except AuthorizationError as error:
             raise StatusError(Code.FORBIDDEN, str(error)) from None

@@ -434,6 +434,7 @@ class GrpcServer:
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
+                began += getattr(error, "delay_s", 0.0)
                 reply = method.refusal(status=status_of(error))
             self._called(name, reply.status.code, began)
             if reply.status.code != _OK:
@@ -464,6 +465,7 @@ class GrpcServer:
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
+                began += getattr(error, "delay_s", 0.0)
                 replies = [method.refusal(status=status_of(error))]
             self._called(name, replies[0].status.code, began)
             if replies[0].status.code not in _NO_REFUSALS:

@@ -99,6 +99,8 @@ class LocalConnection:
                 future.set_result(response(ResponseCode.SYSTEM_ERROR, f"the connection is closed: {reason}"))
         self.held.clear()
 
+    close_after_batch = close
+
 
 class LocalServiceManager:
     """ServiceManager of the broker in this process.

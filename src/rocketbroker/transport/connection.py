@@ -50,6 +50,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._unread: bytes = b""
         self._unread_since = 0.0
         self.is_behind = False
+        # No request is handled any more.
+        self._is_ending = False
         self._writer = writer or FrameWriter(self._loop)
         self.memory = HeldMemory(self.held_bytes, endpoint.hold, self._loop.time)
         self._responder = Responder(self, self._writer, endpoint, self.memory)
@@ -199,7 +201,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def read_again(self) -> None:
         """Handle what was read before the pause and resume reading, unless a reason for the pause remains."""
-        if not self._reader.is_stopped or self.is_behind or self._responder.is_full:
+        if not self._reader.is_stopped or self.is_behind or self._responder.is_full or self._is_ending:
             return
         self._reader.is_stopped = self._reader.turn_is_over = False
         self._heard_at = self._progress.frame_began_at = self._loop.time()
@@ -274,6 +276,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if transport is not None and not transport.is_closing():
             log.info("closing the connection from %s: %s", self.remote_address, reason)
             transport.close()
+
+    def close_after_batch(self, reason: str) -> None:
+        """Handle no further request, and close once the answers of this read event are written; log the reason."""
+        self.stop_reading()
+        self._is_ending = True
+        self._loop.call_soon(self.close, reason)
 
     def check(self, now: float) -> None:
         """Drop a peer that is late with a frame or with its answers; close an idle one."""

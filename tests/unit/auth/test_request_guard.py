@@ -8,6 +8,7 @@ import pytest
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
 from rocketbroker.auth.request_rights import RequestRights
@@ -151,32 +152,55 @@ def test_a_body_that_names_nothing_is_refused(server: Server):
     assert server.reached == []
 
 
-async def test_failures_of_an_address_are_answered_later_and_later_and_hold_up_no_other(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-):
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+async def test_failures_of_an_address_are_answered_later_and_later_and_hold_up_no_other(server: Server):
     for _ in range(5):
         server.refusal(Code.PULL_MESSAGE, fields=PULL)
-    for _ in range(3):
-        answer = server.ask(Code.PULL_MESSAGE, None, PULL)
-        assert inspect.isawaitable(answer)
-        with pytest.raises(BrokerResponseError, match="username cannot be null"):
-            await answer
-    assert slept == sorted(set(slept))
-    assert len(slept) == 3
+    answers = [server.ask(Code.PULL_MESSAGE, None, PULL) for _ in range(3)]
+    assert len(server.guard.late_refusals) == 3
     # Another address, and the right secret behind the same one.
     server.refusal(Code.PULL_MESSAGE, fields=PULL, address="10.0.0.1:1")
     assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
+    for answer in answers:
+        assert isinstance(answer, asyncio.Future)
+        with pytest.raises(BrokerResponseError, match="username cannot be null"):
+            await answer
 
 
-def test_a_oneway_request_waits_for_no_answer(server: Server):
+async def test_the_wait_does_not_count_as_time_of_the_request(server: Server):
+    for _ in range(5):
+        server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    command = request(Code.PULL_MESSAGE, PULL)
+    answer = server.routes[Code.PULL_MESSAGE].process(FakeConnection("127.0.0.1:5"), command)
+    assert isinstance(answer, asyncio.Future)
+    command.received_at = began = 100.0  # as the connection sets it once it has the answer
+    counted: list[float] = []
+    answer.add_done_callback(lambda _: counted.append(command.received_at - began))
+    with pytest.raises(BrokerResponseError):
+        await answer
+    assert counted == pytest.approx([0.05])
+
+
+async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_closed(server: Server):
+    for _ in range(5):
+        server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    for _ in range(MAX_OF_ADDRESS):
+        assert isinstance(server.ask(Code.PULL_MESSAGE, None, PULL), asyncio.Future)
+    stranger = FakeConnection("127.0.0.1:6")
+    with pytest.raises(BrokerResponseError, match="username cannot be null"):
+        server.routes[Code.PULL_MESSAGE].process(stranger, request(Code.PULL_MESSAGE, PULL))
+    assert "credentials" in (stranger.close_reason or "")
+    # A served client behind the same address notices nothing.
+    assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
+    server.guard.late_refusals.stop()
+
+
+def test_a_oneway_request_waits_for_no_answer_and_costs_the_connection(server: Server):
     for _ in range(20):
         server.refusal(Code.PULL_MESSAGE, fields=PULL, flag=FLAG_ONEWAY)
+    connection = FakeConnection("127.0.0.1:6")
+    with pytest.raises(BrokerResponseError):
+        server.routes[Code.PULL_MESSAGE].process(connection, request(Code.PULL_MESSAGE, PULL, oneway=True))
+    assert not connection.is_open
 
 
 def test_rights_replace_the_addresses_of_protected_mode(server: Server, tmp_path: Path):

@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
@@ -18,6 +19,7 @@ from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import StatusError
 from rocketbroker.proxy.call_guard import CallGuard, rights_of
 from tests.support.fakes import FakeClock
+from tests.support.waiting import until
 
 T, U, G, RETRY = (pb.Resource(name=name) for name in ("T", "U", "G", "%RETRY%H"))
 BOTH = ["Sub on Group:G", "Sub on Topic:T"]
@@ -112,16 +114,27 @@ async def test_a_user_with_the_right_is_served(tmp_path: Path):
     await calls.check(signed("joe", "joe-secret"), OTHER, "10.0.0.1:1")
 
 
-async def test_failures_of_an_address_are_answered_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    calls, _ = guard_of(tmp_path)
-    for _ in range(8):
-        with pytest.raises(StatusError):
+async def test_failures_of_an_address_are_answered_late(tmp_path: Path):
+    calls, guard = guard_of(tmp_path)
+    delays = []
+    for _ in range(7):
+        with pytest.raises(StatusError) as caught:
             await calls.check({}, SEND, "127.0.0.1:1")
-    assert len(slept) == 3
-    assert slept == sorted(slept)
+        assert caught.value.code == pb.UNAUTHORIZED
+        delays.append(caught.value.delay_s)
+    assert delays == pytest.approx([0.0] * 5 + [0.05, 0.1], rel=0.3)
+    assert len(guard.late_refusals) == 0
+
+
+async def test_calls_beyond_the_bound_fail_at_once(tmp_path: Path):
+    calls, guard = guard_of(tmp_path)
+    waiting = [asyncio.create_task(calls.check({}, SEND, "127.0.0.1:1")) for _ in range(5 + MAX_OF_ADDRESS)]
+    await until(lambda: len(guard.late_refusals) == MAX_OF_ADDRESS)
+    with pytest.raises(StatusError) as caught:
+        await calls.check({}, SEND, "127.0.0.1:1")
+    assert caught.value.delay_s == 0.0
+    await calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1")
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    guard.late_refusals.stop()

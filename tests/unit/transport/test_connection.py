@@ -366,3 +366,20 @@ async def test_a_peer_as_records_hold_it(address, expected: str, monkeypatch: py
     monkeypatch.setattr(FakeTransport, "get_extra_info", lambda _, name: address if name == "peername" else None)
 
     assert connect({})[0].remote_host.hex() == expected
+
+
+async def test_a_connection_that_is_to_end_handles_no_further_request_and_answers_those_before(handlers: Handlers):
+    connection, transport, _ = connect(handlers.routes())
+    handle = handlers.routes()[ECHO].process
+
+    def end(peer: Connection, command: Command) -> Any:
+        if command.opaque == 2:
+            peer.close_after_batch("enough")
+        return handle(peer, command)
+
+    connection, transport, _ = connect({**handlers.routes(), ECHO: Route(ECHO, end)})
+    feed(connection, frame(ECHO, b"", 1) + frame(ECHO, b"", 2) + frame(ECHO, b"", 3))
+    await turns(3)
+
+    assert [answer.opaque for answer in transport.answers] == [1, 2]
+    assert transport.is_closing()

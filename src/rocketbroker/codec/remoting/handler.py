@@ -99,6 +99,9 @@ class Connection(Protocol):
     def close(self, reason: str) -> None:
         """Send the written answers, then close the connection; log the reason."""
 
+    def close_after_batch(self, reason: str) -> None:
+        """Handle no further request, and close once the answers of this read event are written; log the reason."""
+
 
 class Held(Enum):
     """Type of ``HELD``."""
