@@ -293,6 +293,7 @@ async def test_a_slave_takes_over_users_and_policies_and_checks_by_them(tmp_path
             access = broker.controller.access
             assert access is not None
             await until(lambda: "joe" in access.store.rules.acls, 40)
+            await until(lambda: broker.controller.replication.problem() == "", 40)
             joe, root = Peer(broker.address, JOE), Peer(broker.address, ROOT)
             assert (await asyncio.to_thread(joe.ask, Code.GET_MAX_OFFSET, QUEUE)).code == ResponseCode.SUCCESS
             assert (await asyncio.to_thread(joe.ask, Code.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION

@@ -9,7 +9,9 @@ from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.ha.ha_connection import HAConnection, TransferSource
+from rocketbroker.ha.ha_handshake import OPEN, HAAccess
 from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
+from rocketbroker.ha.master_link import LinkSecurity
 from rocketbroker.store.commitlog.put_message import PutMessageResult
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, port_of
@@ -26,11 +28,17 @@ class HAMaster:
         store: the store, which runs.
         known: hosts of the slaves that the name server knows; ``looks`` counts how often it was to be asked for them.
         port: HA port; 0 picks a free one.
+        access: what slaves must prove.
         settings: protected mode.
     """
 
     def __init__(
-        self, store: MessageStore, known: Collection[str] = (LOOPBACK,), port: int = 0, **settings: Any
+        self,
+        store: MessageStore,
+        known: Collection[str] = (LOOPBACK,),
+        port: int = 0,
+        access: HAAccess = OPEN,
+        **settings: Any,
     ) -> None:
         self.store = store
         self.known = known
@@ -40,7 +48,7 @@ class HAMaster:
         is_synced = store.config.flush_disk_type == "SYNC_FLUSH"
         self.source = TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None)
         self.looks = 0
-        gate = SlaveGate[HAConnection](TransportConfig(**settings), LOOPBACK, lambda: self.known, self._look)
+        gate = SlaveGate[HAConnection](TransportConfig(**settings), LOOPBACK, lambda: self.known, self._look, access)
         self.service = HAService(self._sockets, store.config, self.source, store.appender, gate, self.transfers)
 
     @property
@@ -61,11 +69,13 @@ class HAMaster:
 
 
 @asynccontextmanager
-async def ha_master(root: Path, known: Collection[str] = (LOOPBACK,), **settings: Any) -> AsyncIterator[HAMaster]:
+async def ha_master(
+    root: Path, known: Collection[str] = (LOOPBACK,), access: HAAccess = OPEN, **settings: Any
+) -> AsyncIterator[HAMaster]:
     """Start a store with an HA port, and stop both."""
     store = make_store(root, **{**QUICK, **settings})
     await store.start()
-    master = HAMaster(store, known)
+    master = HAMaster(store, known, access=access)
     await master.service.start()
     try:
         yield master
@@ -78,21 +88,27 @@ async def ha_master(root: Path, known: Collection[str] = (LOOPBACK,), **settings
 class HASlave:
     """A running store that follows an address."""
 
-    def __init__(self, store: MessageStore, address: str) -> None:
+    def __init__(self, store: MessageStore, address: str, access: HAAccess = OPEN) -> None:
         self.store = store
         self.address = address
         self.replica = store.make_replica_log()
         self.client = HAClient(
-            store.config, lambda: self.address, self.replica, store.commit_log, store.flusher, SystemClock()
+            store.config,
+            lambda: self.address,
+            self.replica,
+            store.commit_log,
+            store.flusher,
+            SystemClock(),
+            LinkSecurity(access=access),
         )
 
 
 @asynccontextmanager
-async def ha_slave(root: Path, address: str, **settings: Any) -> AsyncIterator[HASlave]:
+async def ha_slave(root: Path, address: str, access: HAAccess = OPEN, **settings: Any) -> AsyncIterator[HASlave]:
     """Start a store that follows the master at an address, and stop both."""
     store = make_store(root, **{**QUICK, **settings})
     await store.start()
-    slave = HASlave(store, address)
+    slave = HASlave(store, address, access)
     await slave.replica.start()
     await slave.client.start()
     try:

@@ -14,10 +14,12 @@ from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import SecretSeal, load_seal
 from rocketbroker.auth.users import User, initial_user, inner_client_user
+from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.auth_settings import AuthSettings, parse_codes
 from rocketbroker.common.errors import CodecError, ConfigError, shown
+from rocketbroker.ha.ha_handshake import HAAccess
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +112,7 @@ class AccessControl:
         self._config = config
         self._given = self._users_of(config)
         self._inner = inner = inner_user(config)
-        self.copy_seal = None if inner is None else SecretSeal(_copy_key(inner))
+        self.copy_seal = None if inner is None else SecretSeal(_derived_key(inner, "copy of users"))
         folder = Path(config.auth_config_path) if config.auth_config_path else folder
         table = folder / FILE_NAME
         seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
@@ -226,9 +228,27 @@ class AccessControl:
         await self.store.stop()
 
 
-def _copy_key(inner: User) -> bytes:
-    """Return the key of copies: whoever knows the inner credentials may have all users anyway."""
-    return hashlib.sha256(f"rocketbroker copy of users\n{inner.name}\n{inner.secret}".encode()).digest()
+def ha_access(config: AuthSettings, own: BrokerIdentity, access: AccessControl | None) -> HAAccess:
+    """Return what a broker knows and demands of the other end of a replication link.
+
+    Args:
+        config: access control, and the inner credentials.
+        own: names of the broker.
+        access: counts proofs that are wrong, if access control is on.
+
+    Raises:
+        ConfigError: The inner credentials are not valid.
+    """
+    inner = inner_user(config)
+    key = None if inner is None else _derived_key(inner, "HA link")
+    if access is None:
+        return HAAccess(own, key)
+    return HAAccess(own, key, is_required=True, failed=access.guard.failed_attempts.failed)
+
+
+def _derived_key(inner: User, purpose: str) -> bytes:
+    """Return a key that servers with the same inner credentials share; whoever knows these has every right anyway."""
+    return hashlib.sha256(f"rocketbroker {purpose}\n{inner.name}\n{inner.secret}".encode()).digest()
 
 
 def _read(conf: Path) -> Migration:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketbroker.app.access_control import AccessControl, own_signer
+from rocketbroker.app.access_control import AccessControl, ha_access, own_signer
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
     MASTER,
@@ -19,6 +19,7 @@ from rocketbroker.app.broker_replication import (
     ActingParts,
     BrokerReplication,
     BrokerRole,
+    HAPort,
     RoleParts,
     bind_ha,
 )
@@ -66,6 +67,7 @@ from rocketbroker.broker.transaction.transactional_message_check_service import 
 )
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.waiting_messages import CopyDelivery
+from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.message.pop_info import revive_topic
@@ -194,7 +196,9 @@ class BrokerController:
         )
         self._transaction_checks, self.cleaning = self._make_transaction_checks(), self._make_cleaning()
         # Replication
-        self.replication = BrokerReplication(settings, ha_sockets, self.store, transfers, network, self.parts, clock)
+        identity = BrokerIdentity(config.broker_cluster_name, config.broker_name, config.broker_id)
+        ha_port = HAPort(ha_sockets, ha_access(settings.transport, identity, self.access))
+        self.replication = BrokerReplication(settings, ha_port, self.store, transfers, network, self.parts, clock)
         self.acting = ActingParts(
             config,
             network,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketbroker.broker.registration.broker_outer_api import OuterNetwork
 from rocketbroker.broker.registration.broker_registration import (
@@ -28,7 +28,9 @@ from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.common.lifecycle import Part, stop_all
 from rocketbroker.ha.ha_client import HAClient
 from rocketbroker.ha.ha_connection import TransferSource
+from rocketbroker.ha.ha_handshake import HAAccess
 from rocketbroker.ha.ha_service import GroupTransferService, HAService, SlaveGate
+from rocketbroker.ha.master_link import LinkSecurity
 from rocketbroker.store.message_store import MessageStore
 from rocketbroker.transport.remoting_server import bind_sockets
 
@@ -102,12 +104,24 @@ class RoleParts:
                 log.exception("%s did not stop cleanly", type(part).__name__)
 
 
+class HAPort(NamedTuple):
+    """HA port of a broker.
+
+    Attributes:
+        sockets: its bound sockets; none for a slave.
+        access: what a broker and the other end of a replication link prove to each other.
+    """
+
+    sockets: Sequence[socket.socket]
+    access: HAAccess
+
+
 class BrokerReplication:
     """HA service and HA client of a broker.
 
     Args:
         settings: all settings.
-        sockets: the bound sockets of the HA port; none for a slave.
+        port: the HA port.
         store: the store.
         transfers: the wait of messages for slaves.
         network: name servers, which name slaves and the master, and TLS.
@@ -118,7 +132,7 @@ class BrokerReplication:
     def __init__(
         self,
         settings: BrokerSettings,
-        sockets: Sequence[socket.socket],
+        port: HAPort,
         store: MessageStore,
         transfers: GroupTransferService,
         network: OuterNetwork,
@@ -130,11 +144,13 @@ class BrokerReplication:
         self._known_slaves, self._roles = known, roles
         self.replica_log = store.make_replica_log()
         self.service = HAService(
-            sockets,
+            port.sockets,
             config,
             TransferSource(store.commit_log, (lambda: store.flusher.flushed_offset) if is_synced else None),
             store.appender,
-            SlaveGate(settings.transport, settings.broker.broker_ip1, lambda: known.hosts, known.look_again),
+            SlaveGate(
+                settings.transport, settings.broker.broker_ip1, lambda: known.hosts, known.look_again, port.access
+            ),
             transfers,
             network.tls.server,
         )
@@ -145,7 +161,7 @@ class BrokerReplication:
             store.commit_log,
             store.flusher,
             clock,
-            network.tls.outgoing,
+            LinkSecurity(network.tls.outgoing, port.access),
         )
 
     @property

@@ -7,10 +7,18 @@
 
 The first report asks the master to begin at its offset; 0 asks for the begin of the master's last file. A transfer
 without bytes is a heartbeat. Transfers follow each other without a gap, and are not aligned to records.
+
+With access control a handshake precedes these, which Apache's brokers do not know (``ha/ha_handshake.py``)::
+
+    introduction := magic[8] nonce[32] int32 id, int16 length, cluster, int16 length, broker name, end[8 to 15]
+
+``end`` are bytes 0xff, as many as make the introduction a multiple of eight bytes long. As offsets ``magic`` and the
+last eight bytes are negative, as no report and no transfer is. Apache's master, which reads the last eight bytes alone,
+takes them for -1, its value for a slave that has reported nothing: it acknowledges nothing, and waits.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.common.errors import CodecError
@@ -19,6 +27,79 @@ REPORT: Final = Struct(">q")
 TRANSFER_HEADER: Final = Struct(">qi")
 #: Longest body that Apache's slave can take: its buffer has 4 MiB.
 MAX_BODY: Final = (4 << 20) - TRANSFER_HEADER.size
+#: First bytes of both ends of a handshake; the last two are its version.
+HANDSHAKE_MAGIC: Final = b"\xffRMQHA\x00\x01"
+NONCE_LENGTH: Final = 32
+_HEAD: Final = Struct(f">8s{NONCE_LENGTH}si")
+_LENGTH: Final = Struct(">H")
+_MAX_NAME: Final = 1_024
+_END: Final = b"\xff"
+_END_LENGTH: Final = 8
+
+
+class BrokerIdentity(NamedTuple):
+    """Names of a broker: master and slaves have the same cluster and broker name."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.broker_name[:100]!r} (id {self.broker_id}) of cluster {self.cluster[:100]!r}"
+
+
+class Introduction(NamedTuple):
+    """First frame of both ends of a handshake."""
+
+    nonce: bytes
+    broker: BrokerIdentity
+
+    def encode(self) -> bytes:
+        """Return the frame.
+
+        Raises:
+            CodecError: A name is too long.
+        """
+        names = b""
+        for name in self.broker[:2]:
+            data = name.encode()
+            if len(data) > _MAX_NAME:
+                raise CodecError(f"the name {name[:64]!r} of a broker has {len(data):,} bytes, above {_MAX_NAME:,}")
+            names += _LENGTH.pack(len(data)) + data
+        frame = _HEAD.pack(HANDSHAKE_MAGIC, self.nonce, self.broker.broker_id) + names
+        return frame + _END * (_END_LENGTH + -(len(frame) + _END_LENGTH) % 8)
+
+    @classmethod
+    def decode(cls, data: ReadableBuffer) -> tuple[Self, int] | None:
+        """Return the frame at the begin of some bytes, and its length; ``None`` if it is not whole.
+
+        Raises:
+            CodecError: The bytes are no introduction.
+        """
+        data = bytes(data)
+        if not HANDSHAKE_MAGIC.startswith(data[: len(HANDSHAKE_MAGIC)]):
+            raise CodecError(f"it begins with the bytes {data[:8].hex()}, not with those of a handshake")
+        if len(data) < _HEAD.size:
+            return None
+        _, nonce, broker_id = _HEAD.unpack_from(data)
+        at, names = _HEAD.size, list[str]()
+        for _ in range(2):
+            if len(data) < at + _LENGTH.size:
+                return None
+            (length,) = _LENGTH.unpack_from(data, at)
+            if length > _MAX_NAME:
+                raise CodecError(f"it announces a name of {length:,} bytes; at most {_MAX_NAME:,} are possible")
+            at += _LENGTH.size + length
+            if len(data) < at:
+                return None
+            try:
+                names.append(data[at - length : at].decode())
+            except UnicodeDecodeError:
+                raise CodecError("the name of its broker is not UTF-8") from None
+        end = at + _END_LENGTH + -(at + _END_LENGTH) % 8
+        if data[at:end].strip(_END):
+            raise CodecError("its introduction does not end as one")
+        return (cls(nonce, BrokerIdentity(names[0], names[1], broker_id)), end) if len(data) >= end else None
 
 
 class ReportReader:

@@ -18,13 +18,12 @@ from rocketbroker.ha.history_check import (
     TailCheck,
     begin_of_last_file,
 )
-from rocketbroker.ha.master_link import MasterLink
+from rocketbroker.ha.master_link import UNPROTECTED, LinkSecurity, MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import lengths_agree
 from rocketbroker.store.commitlog.put_message import Acknowledgement
 from rocketbroker.store.flush.flush_service import CommitLogFlusher
 from rocketbroker.store.replica_log import ReplicaLog
-from rocketbroker.transport.tls_transport import CurrentContext
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +45,8 @@ class _Prefix(NamedTuple):
     end: int
 
 
-# The log of a slave must be its master's, byte for byte. A connection proves that to neither side, as the protocol has
-# no handshake. So on each connection, in this order:
+# The log of a slave must be its master's, byte for byte. A connection proves that to neither side: the handshake of
+# access control says who is there, not what they have. So on each connection, in this order:
 #
 # 1. What was appended is synced first, under SYNC_FLUSH and after a failed sync: a report says that it is kept.
 # 2. The first report names an offset before the own end, and the bytes that come are compared with the own ones
@@ -69,7 +68,7 @@ class HAClient:
         replica: takes the bytes.
         commit_log: the log that they become.
         flusher: syncs the log; under SYNC_FLUSH only what is on disk is reported.
-        tls: returns the settings of TLS for the next connection; None for plain text.
+        security: TLS of connections, and the handshake of access control.
 
     Attributes:
         address: HA address of the master that is followed, empty without one.
@@ -85,9 +84,9 @@ class HAClient:
         commit_log: CommitLog,
         flusher: CommitLogFlusher,
         clock: Clock,
-        tls: CurrentContext | None = None,
+        security: LinkSecurity = UNPROTECTED,
     ) -> None:
-        self._tls = tls
+        self._security = security
         self._config = config
         self._master = master
         self._replica = replica
@@ -169,7 +168,7 @@ class HAClient:
         is_empty = self._commit_log.min_offset == self._replica.max_offset
         loop = asyncio.get_running_loop()
         self._check = None if is_empty else await loop.run_in_executor(None, TailCheck, self._commit_log)
-        link = await MasterLink.connect(self.address, self._silence_s, self._tls)
+        link = await MasterLink.connect(self.address, self._silence_s, self._security)
         log.info("HAClient: connected to the master at %s; this log ends at %d", self.address, self._replica.max_offset)
         self._pending, self._link, self._reported = b"", link, 0
         self._same_log = self.address if is_empty else ""
@@ -324,7 +323,7 @@ class HAClient:
         """Return the text for a log with messages that the master does not have."""
         try:
             nothing_sent, address, silence_s = isinstance(error, NothingSentError), self.address, self._silence_s
-            if nothing_sent and error.offset < await begin_of_last_file(address, silence_s, self._tls):
+            if nothing_sent and error.offset < await begin_of_last_file(address, silence_s, self._security):
                 # The master has later files, and so has removed the one that was asked for.
                 return (
                     f"the master at {self.address} has removed the file with {error.offset}, where this log continues; "
@@ -351,7 +350,7 @@ class HAClient:
         """Return the offset of the first own record that the master does not have; search once for each difference."""
         key = (self.address, self._replica.max_offset, differs_at)
         if self._prefix[:3] != key:
-            prefix = CommonPrefix(self.address, self._commit_log, self._silence_s, self._tls)
+            prefix = CommonPrefix(self.address, self._commit_log, self._silence_s, self._security)
             self._prefix = _Prefix(*key, await prefix.find_end(differs_at))
         return self._prefix.end
 

@@ -10,6 +10,7 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.ha.ha_handshake import HANDSHAKE_S, HAAccess, MasterHandshake, WrongProofError
 from rocketbroker.store.commitlog.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,9 @@ class HAConnectionOwner(Protocol):
 class HAConnection(asyncio.BufferedProtocol):
     """Sends the log to a slave from the offset that its first report names.
 
+    Args:
+        access: what the slave must prove before.
+
     Attributes:
         peer: address of the slave as ``host:port``.
         peer_host: host of the slave.
@@ -109,7 +113,12 @@ class HAConnection(asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, owner: HAConnectionOwner, source: TransferSource, config: MessageStoreConfig, tasks: TaskOwner
+        self,
+        owner: HAConnectionOwner,
+        source: TransferSource,
+        config: MessageStoreConfig,
+        tasks: TaskOwner,
+        access: HAAccess,
     ) -> None:
         self._owner = owner
         self._source = source
@@ -117,6 +126,8 @@ class HAConnection(asyncio.BufferedProtocol):
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._access = access
+        self._handshake = MasterHandshake(access)
         self._reports = ReportReader()
         self._room = memoryview(bytearray(_ROOM))
         self._can_write = asyncio.Event()
@@ -166,12 +177,29 @@ class HAConnection(asyncio.BufferedProtocol):
             return
         self._last_heard = self._loop.time()
         try:
+            if not self._handshake.is_over:
+                data = self._shake_hands(data)
             offset = self._reports.feed(data)
         except CodecError as error:
+            if isinstance(error, WrongProofError):
+                self._access.failed(self.peer_host)
             self.close(str(error))
             return
         if offset is not None:
             self._reported(offset)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Answer the handshake; return the bytes after it.
+
+        Raises:
+            CodecError: The slave does not prove itself.
+        """
+        answer, rest = self._handshake.feed(data)
+        if answer and self._transport is not None:
+            self._transport.write(answer)
+        if self._handshake.is_over and self._handshake.has_begun:
+            log.info("HAService: the slave at %s is %s", self.peer, self._handshake.peer)
+        return rest
 
     def _reported(self, offset: int) -> None:
         source = self._source
@@ -305,6 +333,10 @@ class HAConnection(asyncio.BufferedProtocol):
             self.close(
                 f"it has reported nothing for {self._config.ha_housekeeping_interval} ms (haHousekeepingInterval)"
             )
+            return
+        shake = self._handshake
+        if not shake.is_over and (self._access.is_required or shake.has_begun) and now - self.begun_at > HANDSHAKE_S:
+            self.close(f"it has not proved within {HANDSHAKE_S:g} s that it knows innerClientAuthenticationCredentials")
             return
         self.transfer()
         due = now - self._last_written > self._config.ha_send_heartbeat_interval / 1000

@@ -17,6 +17,7 @@ from rocketbroker.common.config.hosts import parse_address
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TICK_S, TaskOwner
 from rocketbroker.ha.ha_connection import HAConnection, TransferSource
+from rocketbroker.ha.ha_handshake import OPEN, HAAccess
 from rocketbroker.store.commitlog.put_message import (
     ACKNOWLEDGED,
     Acknowledgement,
@@ -44,16 +45,18 @@ class Peer(Protocol):
 P = TypeVar("P", bound=Peer)
 
 
-# A connection to the port proves nothing, and a stranger who is counted would acknowledge messages that nobody keeps.
-# In protected mode only addresses of brokerWhiteList may connect from other machines, and only slaves that a name
-# server knows count: as many connections of a host as slaves are registered there. Without it one connection of each
-# host counts, and more only if the name servers know more: a slave that reconnects has two connections for a while.
+# A connection to the port proves nothing without access control, and a stranger who is counted would acknowledge
+# messages that nobody keeps. In protected mode only addresses of brokerWhiteList may connect from other machines, and
+# only slaves that a name server knows count: as many connections of a host as slaves are registered there. Without it
+# one connection of each host counts, and more only if the name servers know more: a slave that reconnects has two
+# connections for a while.
 class SlaveGate(Generic[P]):
     """Decides by their addresses which slaves may connect to the HA port, and which count for acknowledgement.
 
     Args:
         known_hosts: returns the hosts of the slaves of this broker that the name servers know, one for each slave.
         look_again: has the name servers asked for slaves soon.
+        access: what a slave must prove once it is connected.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class SlaveGate(Generic[P]):
         own_host: str,
         known_hosts: Callable[[], Collection[str]],
         look_again: Callable[[], None],
+        access: HAAccess = OPEN,
     ) -> None:
         self._config = config
         self._admit = ProtectedMode(config)
@@ -70,6 +74,7 @@ class SlaveGate(Generic[P]):
         self._counted_for: object = None
         self._counted: list[P] = []
         self.look_again = look_again
+        self.access = access
 
     def rejects(self, peer: str, own: str) -> str:
         """Return the reason why a peer may not connect, empty if it may."""
@@ -308,7 +313,7 @@ class HAService:
         self._tasks.every(TICK_S, self._check, "check")
 
     def _new_connection(self) -> asyncio.BaseProtocol:
-        connection = HAConnection(self, self._source, self._config, self._tasks)
+        connection = HAConnection(self, self._source, self._config, self._tasks, self._gate.access)
         return connection if self._tls is None else FirstByte(connection, self._tls)
 
     async def stop(self) -> None:

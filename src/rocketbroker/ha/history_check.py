@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 from rocketbroker.codec.ha_frames import LogPart
 from rocketbroker.codec.message.message_decoder import BLANK_LENGTH, BODY_POSITION
 from rocketbroker.common.errors import CodecError, RemotingSendError, StoreError
-from rocketbroker.ha.master_link import MasterLink
+from rocketbroker.ha.master_link import UNPROTECTED, LinkSecurity, MasterLink
 from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.commitlog.commit_log_walker import LogWalk, leads_to_end
-from rocketbroker.transport.tls_transport import CurrentContext
 
 # Bytes at the end of the log that are compared at least; more by this factor until a whole record is among them.
 _COMPARED: Final = 4096
@@ -35,14 +34,14 @@ class NothingSentError(DifferentHistoryError):
     """The master sends nothing from ``offset`` on: an Apache master whose log ends there, or whose file was removed."""
 
 
-async def begin_of_last_file(address: str, silence_s: float, tls: CurrentContext | None = None) -> int:
+async def begin_of_last_file(address: str, silence_s: float, security: LinkSecurity = UNPROTECTED) -> int:
     """Return the CommitLog offset at which the last file of a master begins.
 
     Raises:
         RemotingError: The master does not answer.
         CodecError: Its answer is wrong.
     """
-    link = await MasterLink.connect(address, silence_s, tls)
+    link = await MasterLink.connect(address, silence_s, security)
     try:
         link.report(0)
         while not (parts := await link.read(_READ_SIZE)):
@@ -118,12 +117,12 @@ class CommonPrefix:
     """Search for the first record of the own log that the master does not have, by questions to its HA port."""
 
     def __init__(
-        self, address: str, commit_log: CommitLog, silence_s: float, tls: CurrentContext | None = None
+        self, address: str, commit_log: CommitLog, silence_s: float, security: LinkSecurity = UNPROTECTED
     ) -> None:
         self._address = address
         self._commit_log = commit_log
         self._silence_s = silence_s
-        self._tls = tls
+        self._security = security
         self._begin_of_last_file: int | None = None
 
     async def find_end(self, differs_at: int) -> int:
@@ -153,7 +152,7 @@ class CommonPrefix:
         """Return true if the master has the record at an offset, ``None`` if it closes the connection at once."""
         own = self._commit_log.bytes_at(offset, BODY_POSITION) or self._commit_log.bytes_at(offset, BLANK_LENGTH) or b""
         found = b""
-        link = await MasterLink.connect(self._address, self._silence_s, self._tls)
+        link = await MasterLink.connect(self._address, self._silence_s, self._security)
         try:
             # 0 asks for another offset.
             link.report(max(offset, 1))
@@ -176,7 +175,7 @@ class CommonPrefix:
     async def _is_removed(self, offset: int) -> bool:
         """Return true if the master has later files than the one with an offset that it does not have."""
         if self._begin_of_last_file is None:
-            self._begin_of_last_file = await begin_of_last_file(self._address, self._silence_s, self._tls)
+            self._begin_of_last_file = await begin_of_last_file(self._address, self._silence_s, self._security)
         return offset < self._begin_of_last_file
 
     def _place_of(self, begin: int, offset: int) -> Place:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Self, cast
+from typing import Final, NamedTuple, Self, cast
 
 from rocketbroker.codec.ha_frames import REPORT, LogPart, TransferReader
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from rocketbroker.ha.ha_handshake import HANDSHAKE_S, HAAccess, HandshakeError, SlaveHandshake, no_answer
 from rocketbroker.transport.remoting_client import split_address
 from rocketbroker.transport.tls_transport import CurrentContext, open_connection
 
@@ -13,6 +14,21 @@ _CONNECT_TIMEOUT_S: Final = 3.0
 _BUFFER: Final = 2 << 20
 # Room that a read event needs, since one may follow the pause of reading.
 _SPARE: Final = 64 << 10
+
+
+class LinkSecurity(NamedTuple):
+    """Protection of connections to a master.
+
+    Attributes:
+        tls: returns the settings of TLS for the next connection; ``None`` for plain text.
+        access: what both ends prove; ``None`` to send reports at once, as Apache's slave does.
+    """
+
+    tls: CurrentContext | None = None
+    access: HAAccess | None = None
+
+
+UNPROTECTED: Final = LinkSecurity()
 
 
 class MasterLink(asyncio.BufferedProtocol):
@@ -37,22 +53,61 @@ class MasterLink(asyncio.BufferedProtocol):
         self._lost = ""
 
     @classmethod
-    async def connect(cls, address: str, silence_s: float, tls: CurrentContext | None = None) -> Self:
-        """Connect to ``host:port``.
+    async def connect(cls, address: str, silence_s: float, security: LinkSecurity = UNPROTECTED) -> Self:
+        """Connect to ``host:port``, and shake hands.
 
         Raises:
             RemotingConnectError: The address does not accept connections.
+            HandshakeError: The master does not prove that it knows the inner credentials, or rejects this slave.
         """
         host, port = split_address(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 link = cls(silence_s)
-                await open_connection(link, host, port, tls)
+                await open_connection(link, host, port, security.tls)
         except TimeoutError:
             raise RemotingConnectError(f"{address} does not answer within {_CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, UnicodeError) as error:
             raise RemotingConnectError(f"connect to {address} failed: {error}") from error
+        if security.access is not None and security.access.is_required:
+            try:
+                await link._shake_hands(SlaveHandshake(security.access))
+            except HandshakeError as error:
+                link.close()
+                raise HandshakeError(f"{address}: {error}") from None
+            except BaseException:
+                link.close()
+                raise
         return link
+
+    async def _shake_hands(self, handshake: SlaveHandshake) -> None:
+        """Prove this slave to the master, and let it prove itself.
+
+        Raises:
+            HandshakeError: It does not.
+        """
+        self._write(handshake.introduction)
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                while not handshake.is_over:
+                    while not self._filled and not self._lost:
+                        await self._arrived.wait()
+                    if not self._filled:
+                        raise HandshakeError(
+                            "the master has ended the handshake; its log says why, such as other "
+                            "innerClientAuthenticationCredentials"
+                        )
+                    data, self._filled = bytes(self._filling[: self._filled]), 0
+                    self._arrived.clear()
+                    answer, rest = handshake.feed(data)
+                    self._write(answer)
+                    self._filling[: len(rest)], self._filled = rest, len(rest)
+        except TimeoutError:
+            raise HandshakeError(no_answer(f"has not answered within {HANDSHAKE_S:g} s")) from None
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (asyncio)."""
@@ -79,8 +134,7 @@ class MasterLink(asyncio.BufferedProtocol):
 
     def report(self, offset: int) -> None:
         """Report the end of the own log; the first report asks the master to begin there."""
-        if self._transport is not None:
-            self._transport.write(REPORT.pack(offset))
+        self._write(REPORT.pack(offset))
 
     async def read(self, most: int) -> Sequence[LogPart]:
         """Return the bytes of the master's log that have arrived; the memory is valid until the next call.

@@ -6,7 +6,17 @@ from struct import pack
 
 import pytest
 
-from rocketbroker.codec.ha_frames import MAX_BODY, REPORT, TRANSFER_HEADER, LogPart, ReportReader, TransferReader
+from rocketbroker.codec.ha_frames import (
+    HANDSHAKE_MAGIC,
+    MAX_BODY,
+    REPORT,
+    TRANSFER_HEADER,
+    BrokerIdentity,
+    Introduction,
+    LogPart,
+    ReportReader,
+    TransferReader,
+)
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.common.errors import CodecError
 
@@ -82,3 +92,45 @@ def test_a_long_body_is_passed_on_as_it_comes():
     header = TRANSFER_HEADER.pack(7, MAX_BODY)
     assert [(part.offset, len(part.data)) for part in reader.feed(header + bytes(1000))] == [(7, 1000)]
     assert [(part.offset, len(part.data)) for part in reader.feed(bytes(10))] == [(1007, 10)]
+
+
+INTRODUCTION = Introduction(bytes(range(32)), BrokerIdentity("C", "broker-ä", 7))
+
+
+@pytest.mark.parametrize("name", ["", "b", "broker-a", "ä" * 127])
+def test_an_introduction_is_read_once_it_is_whole(name: str):
+    given = INTRODUCTION._replace(broker=BrokerIdentity("C", name, 7))
+    frame = given.encode()
+    assert [Introduction.decode(frame[:at]) for at in range(len(frame))] == [None] * len(frame)
+    assert Introduction.decode(frame + b"more") == (given, len(frame))
+
+
+def test_no_offset_of_the_protocol_without_handshake_begins_as_one():
+    frame = INTRODUCTION.encode()
+    assert len(frame) % REPORT.size == 0
+    assert REPORT.unpack(frame[-8:]) == (-1,)
+    assert REPORT.unpack(HANDSHAKE_MAGIC)[0] < 0
+    with pytest.raises(CodecError, match="reports never go back"):
+        ReportReader().feed(frame)
+    with pytest.raises(CodecError, match="the master"):
+        TransferReader().feed(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (REPORT.pack(0), "begins with the bytes 0000000000000000"),
+        (HANDSHAKE_MAGIC[:-1] + b"\x02", "not with those of a handshake"),
+        (HANDSHAKE_MAGIC + bytes(36) + pack(">H", 1_025), "announces a name of 1,025 bytes; at most 1,024"),
+        (HANDSHAKE_MAGIC + bytes(36) + pack(">H", 1) + b"\xff" + pack(">H", 0), "is not UTF-8"),
+        (INTRODUCTION.encode()[:-1] + b"\x00", "does not end as one"),
+    ],
+)
+def test_an_introduction_that_is_none_is_rejected(frame: bytes, reason: str):
+    with pytest.raises(CodecError, match=reason):
+        Introduction.decode(frame)
+
+
+def test_a_name_that_is_too_long_is_not_sent():
+    with pytest.raises(CodecError, match="has 1,025 bytes, above 1,024"):
+        INTRODUCTION._replace(broker=BrokerIdentity("C", "b" * 1_025, 7)).encode()

@@ -263,7 +263,7 @@ class TestOtherHistory:
             searches.append(differs_at)
             return await find_end(prefix, differs_at)
 
-        async def count_attempt(address: str, silence_s: float, tls: object = None) -> MasterLink:
+        async def count_attempt(address: str, silence_s: float, _security: object = None) -> MasterLink:
             attempts.append(address)
             return await connect(address, silence_s)
 
@@ -451,7 +451,7 @@ class TestBadStreams:
         self, tmp_path: Path, fake_master: FakeMaster
     ):
         await filled(tmp_path / "s", ("a", 3))
-        settings = {"ha_send_heartbeat_interval": 10, "ha_housekeeping_interval": 200}
+        settings: dict[str, Any] = {"ha_send_heartbeat_interval": 10, "ha_housekeeping_interval": 200}
         async with ha_slave(tmp_path / "s", fake_master.address, **settings):
             await until(lambda: fake_master.later_reports)
             assert fake_master.later_reports[0] == b""
