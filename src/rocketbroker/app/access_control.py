@@ -1,6 +1,5 @@
 """Access control of a server: the table of users and policies, the guard of its routes, and its own signature."""
 
-import hashlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection
@@ -12,12 +11,12 @@ from rocketbroker.auth.errors import AuthError, AuthValueError
 from rocketbroker.auth.plain_acl import Migration, plain_acl_files, read_plain_acl
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
-from rocketbroker.auth.secret_seal import SecretSeal, load_seal
+from rocketbroker.auth.secret_seal import copy_seal, load_seal, shared_key
 from rocketbroker.auth.users import User, initial_user, inner_client_user
 from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config.auth_settings import AuthSettings, parse_codes
+from rocketbroker.common.config.auth_settings import AuthSettings, AuthSwitches, parse_codes
 from rocketbroker.common.errors import CodecError, ConfigError, shown
 from rocketbroker.ha.ha_handshake import HAAccess
 
@@ -27,9 +26,10 @@ KEY_FILE: Final = "accessControl.key"
 
 
 _PACKAGE: Final = "org.apache.rocketmq.auth"
+_PROXY: Final = "org.apache.rocketmq.proxy.auth"
 
 
-def _check_classes(config: AuthSettings) -> None:
+def check_classes(config: AuthSwitches) -> None:
     """Check the names of RocketMQ's classes, whose work is done here.
 
     Raises:
@@ -43,12 +43,14 @@ def _check_classes(config: AuthSettings) -> None:
         for package, word in ((who, "Authentication"), (may, "Authorization"))
         for kind in ("Stateless", "Stateful")
     ]
+    users = [f"{who}.provider.{providers[1]}", f"{_PROXY}.ProxyAuthenticationMetadataProvider"]
+    policies = [f"{may}.provider.{rights[1]}", f"{_PROXY}.ProxyAuthorizationMetadataProvider"]
     for name, given, known in (
         ("authenticationProvider", config.authentication_provider, [f"{who}.provider.{providers[0]}"]),
-        ("authenticationMetadataProvider", config.authentication_metadata_provider, [f"{who}.provider.{providers[1]}"]),
+        ("authenticationMetadataProvider", config.authentication_metadata_provider, users),
         ("authenticationStrategy", config.authentication_strategy, strategies[:2]),
         ("authorizationProvider", config.authorization_provider, [f"{may}.provider.{rights[0]}"]),
-        ("authorizationMetadataProvider", config.authorization_metadata_provider, [f"{may}.provider.{rights[1]}"]),
+        ("authorizationMetadataProvider", config.authorization_metadata_provider, policies),
         ("authorizationStrategy", config.authorization_strategy, strategies[2:]),
     ):
         if given and given not in known:
@@ -58,7 +60,7 @@ def _check_classes(config: AuthSettings) -> None:
             )
 
 
-def inner_user(config: AuthSettings) -> User | None:
+def inner_user(config: AuthSwitches) -> User | None:
     """Return the user by which a server signs its own requests, ``None`` if the settings name none.
 
     Raises:
@@ -71,7 +73,7 @@ def inner_user(config: AuthSettings) -> User | None:
         raise ConfigError(str(error)) from None
 
 
-def own_signer(config: AuthSettings) -> RequestSigner | None:
+def own_signer(config: AuthSwitches) -> RequestSigner | None:
     """Return the signer of a server's own requests, also of one that checks none itself.
 
     Raises:
@@ -108,11 +110,11 @@ class AccessControl:
         clock: Clock,
         open_codes: Collection[int] = frozenset(),
     ) -> None:
-        _check_classes(config)
+        check_classes(config)
         self._config = config
         self._given = self._users_of(config)
         self._inner = inner = inner_user(config)
-        self.copy_seal = None if inner is None else SecretSeal(_derived_key(inner, "copy of users"))
+        self.copy_seal = None if inner is None else copy_seal(inner.name, inner.secret)
         folder = Path(config.auth_config_path) if config.auth_config_path else folder
         table = folder / FILE_NAME
         seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
@@ -240,15 +242,10 @@ def ha_access(config: AuthSettings, own: BrokerIdentity, access: AccessControl |
         ConfigError: The inner credentials are not valid.
     """
     inner = inner_user(config)
-    key = None if inner is None else _derived_key(inner, "HA link")
+    key = None if inner is None else shared_key(inner.name, inner.secret, "HA link")
     if access is None:
         return HAAccess(own, key)
     return HAAccess(own, key, is_required=True, failed=access.guard.failed_attempts.failed)
-
-
-def _derived_key(inner: User, purpose: str) -> bytes:
-    """Return a key that servers with the same inner credentials share; whoever knows these has every right anyway."""
-    return hashlib.sha256(f"rocketbroker {purpose}\n{inner.name}\n{inner.secret}".encode()).digest()
 
 
 def _read(conf: Path) -> Migration:

@@ -9,7 +9,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
-from rocketbroker.auth.request_guard import RequestGuard
+from rocketbroker.app.access_control import check_classes, inner_user
+from rocketbroker.auth.access_copy import AccessCopy
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.secret_seal import copy_seal
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -17,16 +21,19 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.certificates import load_certificate, self_signed_certificate
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
+from rocketbroker.proxy.cluster_users import ClusterUsers
 from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer, Tls
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
 from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
@@ -93,6 +100,7 @@ class GrpcPort:
         host: address in routes, unless ``localServeAddr`` names one.
         clock: clock of messages.
         guard: check of calls; without it, all are served.
+        users: source of the users and policies of that check, if they are not those of this process.
 
     Raises:
         ConfigError: A certificate cannot be read.
@@ -106,6 +114,7 @@ class GrpcPort:
         host: str,
         clock: Clock | None = None,
         guard: CallGuard | None = None,
+        users: ClusterUsers | None = None,
     ) -> None:
         self.brokers = brokers
         self._host = config.local_serve_addr or host
@@ -120,7 +129,9 @@ class GrpcPort:
             limits=_limits(config),
             guard=guard,
         )
-        self._parts = PartList(brokers, self._service, self._server)
+        #: Follows the users and policies of the brokers, if calls are checked by them.
+        self.users = users
+        self._parts = PartList(brokers, *([] if users is None else [users]), self._service, self._server)
 
     @property
     def port(self) -> int:
@@ -194,9 +205,34 @@ def _endpoints(host: str, port: int) -> Endpoints:
     return Endpoints(scheme=scheme, addresses=[Address(host=host, port=port)])
 
 
-def cluster_port(config: ProxyConfig, client_id: str, host: str) -> GrpcPort:
-    """Return the port in front of the brokers that name servers know."""
-    return GrpcPort(ClusterServiceManager(client_id, config), config, "", host)
+def cluster_port(config: ProxyConfig, client_id: str, host: str, clock: Clock | None = None) -> GrpcPort:
+    """Return the port in front of the brokers that name servers know, whose users and policies count.
+
+    Raises:
+        ConfigError: A setting of access control is not valid, or a certificate cannot be read.
+    """
+    check_classes(config)
+    inner, clock = inner_user(config), clock or SystemClock()
+    sign = None if inner is None else RequestSigner(inner.name, inner.secret).sign
+    brokers = ClusterServiceManager(client_id, config, sign)
+    if not config.authentication_enabled:
+        if inner is not None:
+            log.warning(
+                "innerClientAuthenticationCredentials without authenticationEnabled=true: everyone who reaches the "
+                "gRPC port may do there what clients do, as User:%s",
+                inner.name,
+            )
+        return GrpcPort(brokers, config, "", host, clock)
+    if inner is None:
+        raise ConfigError(
+            "authenticationEnabled=true needs innerClientAuthenticationCredentials, the same as those of the brokers: "
+            "mqproxy asks them for users and policies, and signs its requests"
+        )
+    copy = AccessCopy()
+    users = ClusterUsers(copy, copy_seal(inner.name, inner.secret), config, brokers.registered, brokers.asked)
+    rights = RequestRights(config.proxy_cluster_name)
+    guard = RequestGuard(copy, rights, clock, CheckedCodes(config.authorization_enabled))
+    return GrpcPort(brokers, config, "", host, clock, CallGuard(guard, lambda: users.problem), users)
 
 
 def broker_port(
@@ -218,5 +254,10 @@ def broker_port(
         log.warning("%s", warning)
     for note in settings.notes:
         log.info("%s", note)
+    if settings.proxy.authentication_enabled and guard is None:
+        raise ConfigError(
+            f"authenticationEnabled=true in {config.proxy_config_path} needs the same in the settings of the broker, "
+            "whose users and policies count for its gRPC port"
+        )
     calls = None if guard is None else CallGuard(guard)
     return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock, calls)

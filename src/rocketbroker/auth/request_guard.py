@@ -12,11 +12,10 @@ wait holds up no other request, and does not count as its time. When too many of
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
-from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authentication import Authenticator
-from rocketbroker.auth.authorization import Right
+from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.late_refusals import LateRefusals
@@ -51,6 +50,17 @@ class CheckedCodes(NamedTuple):
     lifts_protected_mode: bool = False
 
 
+class RulesInForce(Protocol):
+    """Users and policies as they change: a table (``AccessStore``), or a copy of one (``AccessCopy``)."""
+
+    @property
+    def rules(self) -> AccessRules:
+        """Users and policies in force."""
+
+    def on_change(self, listener: Callable[[AccessRules], None]) -> None:
+        """Call ``listener`` with new rules."""
+
+
 class RequestGuard:
     """Wraps the routes of a server.
 
@@ -61,12 +71,13 @@ class RequestGuard:
         codes: what is checked.
     """
 
-    def __init__(self, store: AccessStore, rights: RequestRights, clock: Clock, codes: CheckedCodes) -> None:
+    def __init__(self, store: RulesInForce, rights: RequestRights, clock: Clock, codes: CheckedCodes) -> None:
         self._store = store
         self._rights = rights
         self._codes = codes
         self._authenticator = Authenticator(store.rules)
-        store.on_change(self._authenticator.follow)
+        self.on_change = store.on_change
+        self.on_change(self._authenticator.follow)
         self._refusals = RefusalLog(log)
         #: Requests whose credentials failed.
         self.failed_attempts: Final = FailedAttempts(clock)

@@ -18,6 +18,7 @@ gives a user the secret of another. A nonce is random and new for each sealing. 
 
 import base64
 import binascii
+import hashlib
 import hmac
 import os
 import secrets
@@ -89,6 +90,22 @@ class SecretSeal:
 
 def _derived(key: bytes, purpose: bytes) -> bytes:
     return hmac.digest(key, b"rocketbroker access control " + purpose, "sha256")
+
+
+def shared_key(name: str, secret: str, purpose: str) -> bytes:
+    """Return a key that servers with the same inner credentials share; whoever knows these has every right anyway.
+
+    Args:
+        name: access key of the inner credentials.
+        secret: their secret key.
+        purpose: what the key is for.
+    """
+    return hashlib.sha256(f"rocketbroker {purpose}\n{name}\n{secret}".encode()).digest()
+
+
+def copy_seal(name: str, secret: str) -> SecretSeal:
+    """Return the seal of copies for slaves and proxies, by the inner credentials."""
+    return SecretSeal(shared_key(name, secret, "copy of users"))
 
 
 def load_seal(path: Path, *, may_create: bool, file_system: FileSystem = LOCAL) -> SecretSeal:

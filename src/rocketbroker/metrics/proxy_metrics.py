@@ -73,6 +73,7 @@ class ProxyReport:
         figures: its server.
         loop: the event loop.
         find_brokers: looks for masters at the name servers, and returns their number.
+        users_problem: returns the reason why no users are known, if calls are checked.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class ProxyReport:
         figures: GrpcFigures,
         loop: LoopWatch,
         find_brokers: Callable[[], Awaitable[int]],
+        users_problem: Callable[[], str] | None = None,
     ) -> None:
         self._labels = {
             **parse_labels(config.metrics_label),
@@ -94,6 +96,7 @@ class ProxyReport:
         self._metrics = ProxyMetrics({"proxy_mode": "cluster"}, figures)
         self._loop = loop
         self._find_brokers = find_brokers
+        self._users_problem = users_problem
         self._brokers = Condition("brokers", False, "the name servers have not answered yet")
         self._tasks = TaskOwner("ProxyReport")
 
@@ -124,5 +127,8 @@ class ProxyReport:
         return [Condition("eventLoop", True, "it answers")]
 
     def ready(self) -> list[Condition]:
-        """Return the conditions under which it serves: brokers to send requests to."""
-        return [self._brokers]
+        """Return the conditions under which it serves: brokers to send requests to, and users to check calls by."""
+        if self._users_problem is None:
+            return [self._brokers]
+        problem = self._users_problem()
+        return [self._brokers, Condition("users", not problem, problem or "they are known")]

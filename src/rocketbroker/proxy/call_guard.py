@@ -99,10 +99,13 @@ class CallGuard:
 
     Args:
         guard: check of the server's requests.
+        problem: returns the reason why no users are known, if that is so.
     """
 
-    def __init__(self, guard: RequestGuard) -> None:
+    def __init__(self, guard: RequestGuard, problem: Callable[[], str] = lambda: "") -> None:
         self._guard = guard
+        self._problem = problem
+        self.on_change = guard.on_change
 
     async def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
         """Check who signed a call, and if that user may send it; a failure of the signature is answered late.
@@ -113,20 +116,37 @@ class CallGuard:
             peer: ``ip:port`` of the client.
 
         Raises:
-            StatusError: UNAUTHORIZED without a signature of a user, FORBIDDEN without a right.
+            StatusError: UNAUTHORIZED without a signature of a user, FORBIDDEN without a right, INTERNAL_SERVER_ERROR
+                while no users are known.
         """
-        texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
-        address = host_of(peer)
         try:
-            self._guard.check_call(texts, lambda: rights_of(request), address)
+            self._check(metadata, request, peer)
         except AuthenticationError as error:
             refusal = StatusError(Code.UNAUTHORIZED, str(error))
-            delay_s = self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", address)
+            delay_s = self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", host_of(peer))
             # grpcio closes no single connection: a call beyond the bounds fails at once.
-            waiting = self._guard.late_refusals.hold(address, delay_s, refusal) if delay_s else None
+            waiting = self._guard.late_refusals.hold(host_of(peer), delay_s, refusal) if delay_s else None
             if waiting is not None:
                 refusal.delay_s = delay_s
                 await waiting
             raise refusal from None
         except AuthorizationError as error:
             raise StatusError(Code.FORBIDDEN, str(error)) from None
+
+    def refusal(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> StatusError | None:
+        """Return the reason why a call that was served may not be any more, ``None`` if it may."""
+        try:
+            self._check(metadata, request, peer)
+        except AuthenticationError as error:
+            return StatusError(Code.UNAUTHORIZED, str(error))
+        except AuthorizationError as error:
+            return StatusError(Code.FORBIDDEN, str(error))
+        return None
+
+    def _check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
+        if problem := self._problem():
+            raise StatusError(
+                Code.INTERNAL_SERVER_ERROR, f"access control: users and policies are not known yet: {problem}"
+            )
+        texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
+        self._guard.check_call(texts, lambda: rights_of(request), host_of(peer))

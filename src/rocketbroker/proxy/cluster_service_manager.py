@@ -95,18 +95,19 @@ class ClusterServiceManager:
     Args:
         client_id: id by which brokers know this proxy as a producer.
         config: name servers, and times.
+        sign: signs its requests; without it, they are not signed.
     """
 
     is_cluster = True
 
-    def __init__(self, client_id: str, config: ProxyConfig) -> None:
+    def __init__(self, client_id: str, config: ProxyConfig, sign: Callable[[Command], None] | None = None) -> None:
         routes = {
             int(RequestCode.CHECK_TRANSACTION_STATE): Route(
                 RequestCode.CHECK_TRANSACTION_STATE, self._check, CheckTransactionStateRequestHeader, Audience.CLIENT
             )
         }
         self._tls = OutgoingTls(config)
-        self._remoting = RemotingClient(routes, tls=self._tls.outgoing)
+        self._remoting = RemotingClient(routes, tls=self._tls.outgoing, before_request=sign)
         self._name_servers = NameServerClient(self._remoting, config.namesrv_addr)
         self._client_id = client_id
         self._tasks = TaskOwner("ClusterServiceManager")
@@ -159,7 +160,7 @@ class ClusterServiceManager:
         async def fetch() -> TopicConfig:
             address = await self._a_master(topic)
             command = request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic))
-            return TopicConfig.decode(await self._asked(address, command))
+            return TopicConfig.decode(await self.asked(address, command))
 
         return await self._topics.get(topic, fetch)
 
@@ -174,7 +175,7 @@ class ClusterServiceManager:
         async def fetch() -> SubscriptionGroupConfig:
             header = GetSubscriptionGroupConfigRequestHeader(group)
             command = request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
-            return SubscriptionGroupConfig.decode(await self._asked(await self._any_master(), command))
+            return SubscriptionGroupConfig.decode(await self.asked(await self._any_master(), command))
 
         return await self._subscription_groups.get(group, fetch)
 
@@ -193,9 +194,14 @@ class ClusterServiceManager:
         return next(iter(self._masters.values()))
 
     async def _find_masters(self) -> None:
-        self._note_masters(await self._registered())
+        self._note_masters(await self.registered())
 
-    async def _registered(self) -> Collection[BrokerData]:
+    async def registered(self) -> Collection[BrokerData]:
+        """Return the brokers that the name servers know.
+
+        Raises:
+            RemotingConnectError: No name server answers.
+        """
         try:
             answer = await succeeded(self._name_servers.invoke(request(RequestCode.GET_BROKER_CLUSTER_INFO)))
         except NameServerError as error:
@@ -208,7 +214,7 @@ class ClusterServiceManager:
         Raises:
             RemotingConnectError: No name server answers.
         """
-        answered = await self._registered()
+        answered = await self.registered()
         self._note_masters(answered)
         return sum(MASTER_ID in broker.broker_addrs for broker in answered)
 
@@ -217,7 +223,13 @@ class ClusterServiceManager:
             if MASTER_ID in broker.broker_addrs:
                 self._masters[broker.broker_name] = broker.broker_addrs[MASTER_ID]
 
-    async def _asked(self, address: str, command: Command) -> bytes:
+    async def asked(self, address: str, command: Command) -> bytes:
+        """Return the body of a broker's answer.
+
+        Raises:
+            BrokerResponseError: It refuses.
+            RemotingError: It does not answer.
+        """
         return bytes((await succeeded(self._remoting.invoke(address, command, _TIMEOUT_S))).body)
 
     def invoke(self, channel: ProxyChannel, broker_name: str, command: Command) -> Awaitable[Command]:

@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
+from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.certificates import ServerCertificate
 from rocketbroker.common.errors import ConfigError, shown
@@ -189,6 +190,10 @@ class GrpcServer:
         # Times of calls for metrics, by method and code of the reply; None while nobody asks for them.
         self.calls: dict[tuple[str, str], Histogram] | None = None
         self._unsent_bytes = 0
+        # Open streams of clients, those that are to be checked by new policies, and true while that is done.
+        self._streams: set[_TelemetryStream] = set()
+        self._unchecked: set[_TelemetryStream] = set()
+        self._is_checking = False
         self._refusals: defaultdict[str, RefusalLog] = defaultdict(partial(RefusalLog, log))
 
     async def start(self) -> None:
@@ -224,6 +229,8 @@ class GrpcServer:
         kinds = "plain text" if self._tls is None else "TLS and plain text" if self._tls.plain else "TLS"
         log.info("gRPC port: listening on %s for %s", join_address(self.host or ALL_ADDRESSES, self.port), kinds)
         self._tasks.every(min(_CHECK_S, self._limits.max_idle_s), self._forget_silent, "forget_silent")
+        if self._guard is not None:
+            self._guard.on_change(self._rules_changed)
         if self._tls is not None and self._tls.reload is not None:
             renew = partial(self._renew_certificate, self._tls.reload, self._tls.reload_s)
             self._tasks.whenever(renew, self._tls.reload_s, "renew_certificate")
@@ -503,9 +510,11 @@ class GrpcServer:
             await call.write(TelemetryCommand(status=status).SerializeToString())
             return
         stream = _TelemetryStream(call, self._tasks, context)
+        self._streams.add(stream)
         try:
             failed = await self._handle_commands(first, call, context, stream)
         finally:
+            self._streams.discard(stream)
             stream.is_open = False
             self._service.telemetry_closed(context, stream)
         # grpcio cannot end a stream amid a write. A client that never reads keeps this, and no more commands.
@@ -519,6 +528,32 @@ class GrpcServer:
                 f"gRPC port: Telemetry of {shown(context.client_id)} at {context.peer}: {code.name}: {text}"
             )
             await call.abort(code, text)
+
+    def _rules_changed(self, _rules: AccessRules) -> None:
+        # A check under way meets the newest rules at each stream that it has not seen.
+        if self._streams and self._server is not None:
+            self._unchecked = set(self._streams)
+            if not self._is_checking:
+                self._is_checking = True
+                self._tasks.start(self._check_streams(), "check_streams")
+
+    async def _check_streams(self) -> None:
+        """End the streams of clients whose user lost the right, or is none any more."""
+        assert self._guard is not None
+        try:
+            while self._unchecked:
+                stream = self._unchecked.pop()
+                call, context = stream.call, stream.context
+                if stream.is_open:
+                    refusal = self._guard.refusal(dict(call.invocation_metadata() or ()), stream.settings, context.peer)
+                    if refusal is not None:
+                        status = status_of(refusal)
+                        self._refused("Telemetry", call, status)
+                        stream.end(TelemetryCommand(status=status))
+                # Streams may be tens of thousands.
+                await asyncio.sleep(0)
+        finally:
+            self._is_checking = False
 
     async def _is_allowed(
         self, command: TelemetryCommand, call: Call, context: CallContext, stream: "_TelemetryStream"
@@ -542,11 +577,16 @@ class GrpcServer:
         try:
             while data is not None:
                 command = TelemetryCommand.FromString(data)
-                if self._guard is not None and not await self._is_allowed(command, call, context, stream):
-                    return None
+                if self._guard is not None:
+                    if not await self._is_allowed(command, call, context, stream):
+                        return None
+                    if command.HasField("settings"):
+                        stream.settings = command
                 await self._service.telemetry(command, context, stream)
                 data = await self._read(call, is_first=False)
         except asyncio.CancelledError:
+            if stream.is_refused:
+                return None
             if not stream.is_overfull:
                 raise
             return grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {_MAX_UNSENT:,} bytes of commands were not read"
@@ -577,28 +617,34 @@ class _TelemetryStream:
     """Way of commands to a client, for as long as its telemetry call is open.
 
     Commands wait here while the client does not read them. One that leaves too many unread loses its stream.
+
+    Attributes:
+        settings: the last command with settings, whose rights the stream needs.
     """
 
     __slots__ = (
-        "_call",
-        "_context",
         "_handler",
         "_tasks",
         "_unsent",
         "_unsent_bytes",
         "_writer",
+        "call",
+        "context",
         "is_lost",
         "is_open",
         "is_overfull",
+        "is_refused",
+        "settings",
     )
 
     def __init__(self, call: Call, tasks: TaskOwner, context: CallContext) -> None:
-        self._call, self._tasks, self._context = call, tasks, context
+        self.call, self._tasks, self.context = call, tasks, context
         self._handler = asyncio.current_task()
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._writer: asyncio.Task[None] | None = None
-        self.is_open, self.is_overfull, self.is_lost = True, False, False
+        self.is_open, self.is_overfull, self.is_lost, self.is_refused = True, False, False, False
+        self.settings = TelemetryCommand()
 
     def send(self, command: TelemetryCommand) -> None:
         """Send a command to the client, if the stream is open."""
@@ -609,7 +655,7 @@ class _TelemetryStream:
         self._unsent_bytes += len(data)
         if self._unsent_bytes > _MAX_UNSENT and len(self._unsent) > 1:
             log.warning(
-                "%s at %s does not read its commands; ending its stream", self._context.client_id, self._context.peer
+                "%s at %s does not read its commands; ending its stream", self.context.client_id, self.context.peer
             )
             self.is_open, self.is_overfull = False, True
             self._unsent.clear()
@@ -618,14 +664,21 @@ class _TelemetryStream:
         elif self._writer is None:
             self._writer = self._tasks.start(self._write(), "telemetry")
 
+    def end(self, command: TelemetryCommand) -> None:
+        """Send a last command, and end the stream."""
+        self.send(command)
+        self.is_open, self.is_refused = False, True
+        if self._handler is not None:
+            self._handler.cancel()
+
     async def _write(self) -> None:
         try:
             while self._unsent:
                 data = self._unsent.popleft()
-                await self._call.write(data)
+                await self.call.write(data)
                 self._unsent_bytes -= len(data)
         except aio.BaseError as error:
-            log.debug("client %s at %s: its stream ended: %s", self._context.client_id, self._context.peer, error)
+            log.debug("client %s at %s: its stream ended: %s", self.context.client_id, self.context.peer, error)
             self.is_lost = True
             self._unsent.clear()
         finally:

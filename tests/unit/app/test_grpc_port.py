@@ -9,9 +9,10 @@ import pytest
 pytest.importorskip("grpc", reason="the extra grpc is not installed")
 
 from rocketbroker.app import grpc_port
-from rocketbroker.app.grpc_port import cluster_port
+from rocketbroker.app.grpc_port import broker_port, cluster_port
 from rocketbroker.common.certificates import self_signed_certificate
 from rocketbroker.common.clock import SystemClock
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.proxy.messaging_pb2 import AddressScheme
@@ -87,6 +88,36 @@ def test_one_connection_has_at_most_half_of_the_calls(of_a_connection: int, open
     config = ProxyConfig(grpc_max_concurrent_calls_per_connection=of_a_connection, grpc_max_open_calls=open_calls)
 
     assert grpc_port._limits(config).max_calls == most
+
+
+INNER = '{"accessKey":"inner","secretKey":"s3cret"}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"authentication_enabled": True}, "authenticationEnabled=true needs innerClientAuthenticationCredentials"),
+        ({"inner_client_authentication_credentials": "{}"}, "innerClientAuthenticationCredentials"),
+        ({"authentication_provider": "com.example.Mine"}, "authenticationProvider=com.example.Mine is rejected"),
+    ],
+)
+def test_access_control_that_cannot_work_is_an_error(settings: dict[str, object], reason: str):
+    with pytest.raises(ConfigError, match=reason):
+        cluster_port(ProxyConfig.model_validate({"namesrv_addr": NOWHERE} | settings), "proxy-1", "127.0.0.1")
+
+
+def test_an_open_port_with_inner_credentials_is_logged(caplog: pytest.LogCaptureFixture):
+    config = ProxyConfig(namesrv_addr=NOWHERE, inner_client_authentication_credentials=INNER)
+    assert cluster_port(config, "proxy-1", "127.0.0.1").users is None
+    assert "everyone who reaches the gRPC port may do there what clients do, as User:inner" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_brokers_port_has_the_users_of_the_broker_alone(tmp_path: Path):
+    path = tmp_path / "rmq-proxy.json"
+    path.write_text('{"authenticationEnabled": true}')
+    with pytest.raises(ConfigError, match="needs the same in the settings of the broker"):
+        broker_port(None, BrokerConfig(proxy_config_path=str(path)), "", SystemClock())  # type: ignore[arg-type]
 
 
 def test_a_certificate_that_is_missing_is_an_error():

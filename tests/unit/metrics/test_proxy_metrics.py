@@ -69,3 +69,11 @@ async def test_a_proxy_is_ready_while_it_knows_masters(masters: int | RocketBrok
 
         assert proxy.report.ready()[0].ok == is_ready
         assert all(each.ok for each in proxy.report.alive())
+
+
+def test_a_proxy_that_checks_calls_is_ready_once_it_knows_users():
+    problem = "broker a: User:inner: check signature failed"
+    report = ProxyReport(ProxyConfig(), "host-1", Proxy(), LoopWatch(), Proxy()._find, lambda: problem)
+    assert (report.ready()[1].name, report.ready()[1].ok, report.ready()[1].reason) == ("users", False, problem)
+    problem = ""
+    assert report.ready()[1].ok

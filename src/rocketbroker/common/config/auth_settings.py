@@ -52,8 +52,8 @@ Codes = Annotated[Text, AfterValidator(_check_codes)]
 Credentials = Annotated[Text, AfterValidator(_check_length)]
 
 
-class AuthSettings(ConfigModel):
-    """Users, and what they may do."""
+class AuthSwitches(ConfigModel):
+    """What is checked, and who signs own requests; a proxy has these alone."""
 
     authentication_enabled: Flag = setting(
         False,
@@ -64,40 +64,11 @@ class AuthSettings(ConfigModel):
     authorization_enabled: Flag = setting(
         False, "Serve only requests for which the user has the rights; needs authenticationEnabled=true.", Trait()
     )
-    authorization_open_as_apache: Flag = setting(
-        False,
-        "Leave open to every user what RocketMQ leaves open, such as changes of settings and of groups; protected mode "
-        "then decides on them.",
-        Trait(own=True),
-    )
-    authentication_whitelist: Codes = setting(
-        "",
-        "Request codes served without a signature. With authorizationEnabled=true they must be in "
-        "authorizationWhitelist, too: rights are those of a user.",
-        _CODES,
-    )
-    authorization_whitelist: Codes = setting("", "Request codes served to every user.", _CODES)
-    init_authentication_user: Credentials = setting(
-        "",
-        'User with every right that is created if it does not exist: {"username":"...","password":"..."}.',
-        Trait(secret=True, takes='{"username":"...","password":"..."}'),
-    )
     inner_client_authentication_credentials: Credentials = setting(
         "",
         'User by which servers sign their own requests, the same on all of them: {"accessKey":"...","secretKey":"..."}.'
         " It is created with every right if it does not exist.",
         Trait(secret=True, takes='{"accessKey":"...","secretKey":"..."}'),
-    )
-    auth_config_path: OptionalPath = setting(
-        "",
-        "Folder of accessControl.json, the table of users and policies, and of accessControl.key, the key of their "
-        "secrets. Empty means that of the other tables.",
-        Trait(takes="a path"),
-    )
-    migrate_auth_from_v1_enabled: Flag = setting(
-        False,
-        "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, at "
-        "each start; users that exist stay as they are.",
     )
     authentication_provider: Line = setting(
         "",
@@ -129,7 +100,41 @@ class AuthSettings(ConfigModel):
     )
 
 
-def check_auth(settings: AuthSettings) -> None:
+class AuthSettings(AuthSwitches):
+    """Users, and what they may do."""
+
+    authorization_open_as_apache: Flag = setting(
+        False,
+        "Leave open to every user what RocketMQ leaves open, such as changes of settings and of groups; protected mode "
+        "then decides on them.",
+        Trait(own=True),
+    )
+    authentication_whitelist: Codes = setting(
+        "",
+        "Request codes served without a signature. With authorizationEnabled=true they must be in "
+        "authorizationWhitelist, too: rights are those of a user.",
+        _CODES,
+    )
+    authorization_whitelist: Codes = setting("", "Request codes served to every user.", _CODES)
+    init_authentication_user: Credentials = setting(
+        "",
+        'User with every right that is created if it does not exist: {"username":"...","password":"..."}.',
+        Trait(secret=True, takes='{"username":"...","password":"..."}'),
+    )
+    auth_config_path: OptionalPath = setting(
+        "",
+        "Folder of accessControl.json, the table of users and policies, and of accessControl.key, the key of their "
+        "secrets. Empty means that of the other tables.",
+        Trait(takes="a path"),
+    )
+    migrate_auth_from_v1_enabled: Flag = setting(
+        False,
+        "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, at "
+        "each start; users that exist stay as they are.",
+    )
+
+
+def check_auth(settings: AuthSwitches) -> None:
     """Check settings that depend on each other.
 
     Raises:

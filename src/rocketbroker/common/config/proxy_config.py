@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rocketbroker.common.config.auth_settings import AuthSwitches
 from rocketbroker.common.config.broker_config import AddressList
 from rocketbroker.common.config.fields import (
     DAY_MS,
@@ -30,7 +31,7 @@ _SECOND: Final = 1_000
 _MESSAGE_MAX: Final = INT_MAX
 
 
-class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings):
+class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings, AuthSwitches):
     """Port, certificate and limits of the gRPC front."""
 
     proxy_mode: Text = setting(
@@ -186,6 +187,18 @@ class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings):
     )
     transaction_heartbeat_period_second: Whole = setting(
         20, "Time between two heartbeats by which brokers know this proxy as a producer.", whole(1, 120, "s")
+    )
+    # -- users and policies of the brokers
+    user_cache_refresh_seconds: Whole = setting(
+        20, "Time after which users and policies are asked for again.", whole(1, 3_600, "s")
+    )
+    acl_cache_refresh_seconds: Whole = setting(
+        20, "The same as userCacheRefreshSeconds; the shorter one counts.", whole(1, 3_600, "s")
+    )
+    user_cache_expired_seconds: Whole = setting(
+        300,
+        "Time without an answer of the broker whose users and policies count, after which those of another one do.",
+        whole(1, 86_400, "s"),
     )
     # -- certificate
     tls_test_mode_enable: Flag = setting(

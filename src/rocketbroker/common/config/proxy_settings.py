@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rocketbroker.common.config.auth_settings import check_auth
 from rocketbroker.common.config.fields import fields_by_name
 from rocketbroker.common.config.load import resolve
 from rocketbroker.common.config.properties_file import Entry
@@ -20,7 +21,7 @@ from rocketbroker.common.config.tls_settings import (
 from rocketbroker.common.errors import ConfigError, shown
 
 _MOST_BYTES: Final = 1 << 20
-_ACCESS_SWITCHES: Final = frozenset({"authenticationEnabled", "authorizationEnabled"})
+_CREDENTIALS: Final = "innerClientAuthenticationCredentials"
 _HEADER_BYTES: Final = 64 * 1024
 
 
@@ -44,10 +45,10 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
     outgoing = fields_by_name(TlsClientSettings)
     entries = [each for each in outer_entries(os.environ, given) if each.key in outgoing]
     entries += [each for each in [*given, *overrides] if each.key != TLS_FILE_SETTING]
-    _reject_access_control(entries)
     resolved = resolve((ProxyConfig,), entries)
     proxy = resolved.model(ProxyConfig)
     check_outgoing_tls(proxy)
+    check_auth(proxy)
     if proxy.proxy_mode.upper() not in {"CLUSTER", "LOCAL"}:
         raise ConfigError(f"proxyMode={shown(proxy.proxy_mode)} is unknown; write CLUSTER or LOCAL")
     if not proxy.tls_test_mode_enable and bool(proxy.tls_cert_path) != bool(proxy.tls_key_path):
@@ -64,21 +65,6 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
             "grpcMaxInboundMessageSize"
         )
     return ProxySettings(proxy, tuple(resolved.warnings), resolved.notes())
-
-
-def _reject_access_control(entries: Sequence[Entry]) -> None:
-    """Reject switches of access control, which this port would serve without.
-
-    Raises:
-        ConfigError: One is on.
-    """
-    for entry in entries:
-        if entry.key in _ACCESS_SWITCHES and entry.value.strip().lower() not in {"", "false"}:
-            raise ConfigError(
-                f"{entry.where}: {shown(entry.key)}={shown(entry.value)} is rejected: calls of the gRPC port are not "
-                "checked in this version, and would be served as if it were off; remove the setting, and limit who can "
-                "connect by a firewall"
-            )
 
 
 def least_held_bytes(max_message_size: int) -> int:
@@ -101,6 +87,8 @@ def _entries(path: Path) -> list[Entry]:
     if not isinstance(found, dict):
         raise ConfigError(f'{path} holds no JSON object; write settings as {{"grpcServerPort": {GRPC_PORT}}}')
     entries = []
+    if isinstance(found.get(_CREDENTIALS), dict):  # a text with an object in it, or the object
+        found[_CREDENTIALS] = json.dumps(found[_CREDENTIALS])
     for name, value in found.items():
         if isinstance(value, (dict, list)) or value is None:
             raise ConfigError(f"{path}: {shown(name)} is {type(value).__name__}; give text, a number, true or false")

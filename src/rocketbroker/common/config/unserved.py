@@ -288,12 +288,12 @@ REASONS: Final = (
     _reason(
         "Access control",
         "Users and policies are in memory, and a change of them ends all decisions that followed the older ones: there "
-        "is nothing to expire or refresh.",
+        "is nothing to expire or refresh, except for the copy that mqproxy has.",
         """
         configName userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond aclCacheMaxNum aclCacheExpiredSecond
         aclCacheRefreshSecond statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
-        statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond userCacheExpiredSeconds
-        userCacheRefreshSeconds aclCacheExpiredSeconds aclCacheRefreshSeconds enableAclRpcHookForClusterMode
+        statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond aclCacheExpiredSeconds
+        enableAclRpcHookForClusterMode
         """,
     ),
     _reason(

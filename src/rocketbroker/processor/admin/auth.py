@@ -40,7 +40,7 @@ class AuthRequests:
 
     Attributes:
         store: the table; ``None`` without access control.
-        copy_seal: seals the secrets in copies for slaves; ``None`` if no slave can have one.
+        copy_seal: seals the secrets in copies for slaves and proxies; ``None`` if none can have one.
     """
 
     store: AccessStore | None
@@ -115,7 +115,7 @@ class AuthRequests:
     ) -> Command:
         """Answer the users whose names contain the filter, without secrets; the body is empty if there is none.
 
-        A slave gets a copy of users and policies, with secrets sealed by a key that both derive from
+        A slave or a proxy gets a copy of users and policies, with secrets sealed by a key that both derive from
         innerClientAuthenticationCredentials.
 
         Raises:
@@ -136,7 +136,7 @@ class AuthRequests:
         if seal is None or seal.key_id != key_id:
             raise BrokerResponseError(
                 ResponseCode.INVALID_PARAMETER,
-                "innerClientAuthenticationCredentials of the two brokers differ; give both the same",
+                "innerClientAuthenticationCredentials of the two servers differ; give both the same",
             )
         return response(body=(await store.copy(seal)).encode())
 

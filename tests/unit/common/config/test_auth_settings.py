@@ -1,5 +1,6 @@
 """Settings of access control: what is taken, what is rejected, and what is never shown."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,10 +83,14 @@ def test_a_white_list_of_codes():
     assert parse_codes("") == frozenset()
 
 
-def test_a_grpc_port_of_its_own_does_not_start_open(tmp_path: Path):
+def test_a_proxy_takes_its_credentials_as_a_text_or_as_an_object(tmp_path: Path):
     path = tmp_path / "rmq-proxy.json"
-    path.write_text('{"authenticationEnabled": true}')
-    with pytest.raises(ConfigError, match="authenticationEnabled=true is rejected: calls of the gRPC port"):
+    inner = {"accessKey": "in", "secretKey": "s3cret"}
+    for value in (inner, json.dumps(inner)):
+        given = {"authenticationEnabled": True, "innerClientAuthenticationCredentials": value}
+        path.write_text(json.dumps(given))
+        found = load_proxy_settings(path).proxy
+        assert json.loads(found.inner_client_authentication_credentials) == inner
+    path.write_text('{"authorizationEnabled": true}')
+    with pytest.raises(ConfigError, match="authorizationEnabled=true needs authenticationEnabled=true"):
         load_proxy_settings(path)
-    path.write_text('{"authenticationEnabled": false, "authorizationEnabled": ""}')
-    load_proxy_settings(path)
