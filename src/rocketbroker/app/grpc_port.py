@@ -9,11 +9,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
-from rocketbroker.app.access_control import check_classes, inner_user
-from rocketbroker.auth.access_copy import AccessCopy
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
-from rocketbroker.auth.request_rights import RequestRights
-from rocketbroker.auth.secret_seal import copy_seal
+from rocketbroker.app.access_control import own_signer
+from rocketbroker.app.proxy_access import ProxyAccess
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
@@ -21,7 +19,6 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.certificates import load_certificate, self_signed_certificate
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config import BrokerConfig
@@ -33,7 +30,6 @@ from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.cluster_service_manager import ClusterServiceManager
-from rocketbroker.proxy.cluster_users import ClusterUsers
 from rocketbroker.proxy.grpc_server import GrpcLimits, GrpcServer, Tls
 from rocketbroker.proxy.local_service_manager import LocalServiceManager
 from rocketbroker.proxy.messaging_pb2 import Address, AddressScheme, Endpoints
@@ -100,7 +96,7 @@ class GrpcPort:
         host: address in routes, unless ``localServeAddr`` names one.
         clock: clock of messages.
         guard: check of calls; without it, all are served.
-        users: source of the users and policies of that check, if they are not those of this process.
+        access: access control of a proxy, started with the port.
 
     Raises:
         ConfigError: A certificate cannot be read.
@@ -114,7 +110,7 @@ class GrpcPort:
         host: str,
         clock: Clock | None = None,
         guard: CallGuard | None = None,
-        users: ClusterUsers | None = None,
+        access: ProxyAccess | None = None,
     ) -> None:
         self.brokers = brokers
         self._host = config.local_serve_addr or host
@@ -129,9 +125,8 @@ class GrpcPort:
             limits=_limits(config),
             guard=guard,
         )
-        #: Follows the users and policies of the brokers, if calls are checked by them.
-        self.users = users
-        self._parts = PartList(brokers, *([] if users is None else [users]), self._service, self._server)
+        self.access = access
+        self._parts = PartList(brokers, *([] if access is None else [access]), self._service, self._server)
 
     @property
     def port(self) -> int:
@@ -211,28 +206,10 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str, clock: Clock | 
     Raises:
         ConfigError: A setting of access control is not valid, or a certificate cannot be read.
     """
-    check_classes(config)
-    inner, clock = inner_user(config), clock or SystemClock()
-    sign = None if inner is None else RequestSigner(inner.name, inner.secret).sign
-    brokers = ClusterServiceManager(client_id, config, sign)
-    if not config.authentication_enabled:
-        if inner is not None:
-            log.warning(
-                "innerClientAuthenticationCredentials without authenticationEnabled=true: everyone who reaches the "
-                "gRPC port may do there what clients do, as User:%s",
-                inner.name,
-            )
-        return GrpcPort(brokers, config, "", host, clock)
-    if inner is None:
-        raise ConfigError(
-            "authenticationEnabled=true needs innerClientAuthenticationCredentials, the same as those of the brokers: "
-            "mqproxy asks them for users and policies, and signs its requests"
-        )
-    copy = AccessCopy()
-    users = ClusterUsers(copy, copy_seal(inner.name, inner.secret), config, brokers.registered, brokers.asked)
-    rights = RequestRights(config.proxy_cluster_name)
-    guard = RequestGuard(copy, rights, clock, CheckedCodes(config.authorization_enabled))
-    return GrpcPort(brokers, config, "", host, clock, CallGuard(guard, lambda: users.problem), users)
+    clock, signer = clock or SystemClock(), own_signer(config)
+    brokers = ClusterServiceManager(client_id, config, None if signer is None else signer.sign)
+    access = ProxyAccess.of(config, brokers, clock)
+    return GrpcPort(brokers, config, "", host, clock, None if access is None else access.calls, access)
 
 
 def broker_port(

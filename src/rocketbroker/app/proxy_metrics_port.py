@@ -30,8 +30,8 @@ class ProxyMetricsPort(MetricsService):
     def __init__(self, config: ProxyConfig, port: GrpcPort, node_id: str) -> None:
         loop, brokers = LoopWatch(), port.brokers
         assert isinstance(brokers, ClusterServiceManager), "in cluster mode"
-        users = port.users
-        problem = None if users is None else lambda: users.problem
+        access = port.access
+        problem = None if access is None else lambda: access.users.problem
         report = ProxyReport(config, node_id, port.figures, loop, brokers.find_masters, problem)
         port.figures.calls = {}
         source = Source(report.report, report, _admit, "", remedy="")

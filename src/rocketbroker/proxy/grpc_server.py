@@ -538,7 +538,7 @@ class GrpcServer:
                 self._tasks.start(self._check_streams(), "check_streams")
 
     async def _check_streams(self) -> None:
-        """End the streams of clients whose user lost the right, or is none any more."""
+        """End the streams of clients that may not have them by the new policies."""
         assert self._guard is not None
         try:
             while self._unchecked:

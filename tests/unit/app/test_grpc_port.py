@@ -108,7 +108,7 @@ def test_access_control_that_cannot_work_is_an_error(settings: dict[str, object]
 
 def test_an_open_port_with_inner_credentials_is_logged(caplog: pytest.LogCaptureFixture):
     config = ProxyConfig(namesrv_addr=NOWHERE, inner_client_authentication_credentials=INNER)
-    assert cluster_port(config, "proxy-1", "127.0.0.1").users is None
+    assert cluster_port(config, "proxy-1", "127.0.0.1").access is None
     assert "everyone who reaches the gRPC port may do there what clients do, as User:inner" in caplog.text
     assert "s3cret" not in caplog.text
 

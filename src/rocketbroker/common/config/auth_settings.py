@@ -53,7 +53,7 @@ Credentials = Annotated[Text, AfterValidator(_check_length)]
 
 
 class AuthSwitches(ConfigModel):
-    """What is checked, and who signs own requests; a proxy has these alone."""
+    """Switches of the checks, and the user of own requests; a proxy has these alone."""
 
     authentication_enabled: Flag = setting(
         False,
