@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketbroker.app.access_control import AccessControl, ha_access, own_signer
+from rocketbroker.app.broker_ports import grpc_port, metrics_port
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
     MASTER,
@@ -75,7 +76,6 @@ from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninterrupted
 from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.metrics.health import BrokerHealth, not_ready
@@ -90,8 +90,6 @@ from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets,
 from rocketbroker.transport.tls_transport import RemotingTls
 
 if TYPE_CHECKING:
-    from rocketbroker.app.grpc_port import GrpcPort
-    from rocketbroker.app.metrics_port import BrokerMetricsPort
     from rocketbroker.proxy.grpc_server import GrpcServer
 
 log = logging.getLogger(__name__)
@@ -222,8 +220,12 @@ class BrokerController:
         self.routes = broker_routes(self._make_broker_parts())
         if interpose is not None:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
-        self._server, self._grpc = self._make_server(), self._make_grpc_port()
-        self._metrics = self._make_metrics_port()
+        self._server = self._make_server()
+        guard = None if self.access is None else self.access.guard
+        self._grpc = grpc_port(self, settings, self._polling, clock, guard)
+        self._metrics = metrics_port(
+            self, settings, self._check_points, self._fast_failure, self._server, measure_disk, clock
+        )
         # Second step of the parts that call back
         self._connect_slave_parts()
         self._arrange_parts()
@@ -516,43 +518,6 @@ class BrokerController:
         if self._sockets:
             server.listen_on(self._sockets)
         return server
-
-    def _make_grpc_port(self) -> "GrpcPort | PartList":
-        """Return the port of the 5.x SDKs, or an empty part.
-
-        Raises:
-            ConfigError: Its settings cannot be read, or the packages of the extra ``grpc`` are missing.
-        """
-        config = self._settings.broker
-        if not config.grpc_server_enable:
-            return PartList()
-        try:
-            from rocketbroker.app.grpc_port import InProcessBroker, broker_port
-        except ImportError as error:
-            raise ConfigError(f"grpcServerEnable=true: {error}") from error
-        broker = InProcessBroker(config, self, self._polling)
-        guard = None if self.access is None else self.access.guard
-        return broker_port(broker, config, self._settings.transport.bind_address, self._clock, guard)
-
-    def _make_metrics_port(self) -> "BrokerMetricsPort | PartList":
-        """Return the exporter of metrics, or an empty part.
-
-        Raises:
-            ConfigError: It lacks a package or a setting.
-        """
-        if self._meters is None:
-            return PartList()
-        from rocketbroker.app.metrics_port import BrokerMetricsPort
-
-        return BrokerMetricsPort(
-            self._settings,
-            self,
-            self._check_points,
-            self._fast_failure,
-            self._server,
-            self._measure_disk,
-            self._clock,
-        )
 
     @property
     def metrics_port(self) -> int:
