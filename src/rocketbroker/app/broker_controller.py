@@ -492,6 +492,7 @@ class BrokerController:
                 self.acting.state.sync_soon,
                 self.acting.own_ha_info,
                 self.acting.hand_over,
+                self._measure_disk,
                 None if self.access is None else self.access.store,
                 None if self.access is None else self.access.copy_seal,
             ),

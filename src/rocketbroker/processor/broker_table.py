@@ -76,6 +76,7 @@ from rocketbroker.processor.support.request_family import routes_of
 from rocketbroker.processor.support.topic_target import RetryAndDlq, TopicTargets
 from rocketbroker.processor.support.waiting_queries import WaitingQueries
 from rocketbroker.store.clean.clean_files_service import CleanFilesService
+from rocketbroker.store.clean.disk_watch import MeasureDisk
 from rocketbroker.store.message_store import MessageStore
 
 
@@ -98,6 +99,7 @@ class AdminParts:
         look_for_members: has this slave ask the name servers for the live brokers of its name.
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
         hand_over: called at a slave with a master that is about to register.
+        measure_disk: measures the disk of a folder.
         access: users and policies, ``None`` without access control.
         copy_seal: seals the secrets in copies of them for slaves.
     """
@@ -116,6 +118,7 @@ class AdminParts:
     look_for_members: Callable[[], None]
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
     hand_over: Callable[[Master], Awaitable[None]]
+    measure_disk: MeasureDisk
     access: AccessStore | None = None
     copy_seal: SecretSeal | None = None
 
@@ -267,6 +270,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             send_info=fast_failure.runtime_info,
             replication_problem=admin.replication_problem,
             not_ready=admin.not_ready,
+            measure_disk=admin.measure_disk,
         ),
         StatisticsRequests(
             broker_name=parts.config.broker_name,

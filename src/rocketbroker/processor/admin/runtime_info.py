@@ -15,9 +15,9 @@ These keys are not RocketMQ's, and absent while they would be 0 or empty:
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig
 from rocketbroker.common.platform import mapped_count, max_map_count, open_file_count, open_file_limits
 from rocketbroker.processor.support.request_family import answers
-from rocketbroker.store.clean.disk_watch import disk_of, used_ratio
+from rocketbroker.store.clean.disk_watch import DiskUse, MeasureDisk, disk_of, measure_disk
 from rocketbroker.store.message_store import MessageStore
 
 # The name of RemotingCommand's CURRENT_VERSION (513) in MQVersion: the broker's protocol version.
@@ -81,6 +81,7 @@ class RuntimeInfoRequests:
         send_info: returns the keys of the queue of sends that are not acknowledged.
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
         not_ready: returns the reasons why the broker is not ready, empty if it is.
+        measure_disk: measures the disk of a folder.
     """
 
     config: BrokerConfig
@@ -95,12 +96,14 @@ class RuntimeInfoRequests:
     send_info: Callable[[], dict[str, str]]
     replication_problem: Callable[[], str]
     not_ready: Callable[[], str]
+    measure_disk: MeasureDisk
 
     @answers(RequestCode.GET_BROKER_RUNTIME_INFO, audience=Audience.BROKER)
     async def get_broker_runtime_info(self, _connection: Connection, _command: Command) -> Command:
         """Answer a table of keys and values."""
         loop = asyncio.get_running_loop()
-        disks = await loop.run_in_executor(self.executor, lambda: disk_info(self.store.config) | limit_info())
+        config, measure = self.store.config, self.measure_disk
+        disks = await loop.run_in_executor(self.executor, lambda: disk_info(config, measure) | limit_info())
         table = self._store_info() | self.stats.runtime_info() | self.schedule.runtime_info() | disks
         table |= self.consumers.runtime_info()
         table |= NOT_MEASURED | self.timer_info() | self.send_info()
@@ -132,17 +135,17 @@ class RuntimeInfoRequests:
         return info
 
 
-def disk_info(config: MessageStoreConfig) -> dict[str, str]:
+def disk_info(config: MessageStoreConfig, measure: MeasureDisk = measure_disk) -> dict[str, str]:
     """Return the use of the store's disks, without those that cannot be read (blocks)."""
     info: dict[str, str] = {}
-    log_disk, queue_disk = _disk_or_none(config.commit_log_dir), _disk_or_none(config.consume_queue_dir)
-    root_disk = _disk_or_none(Path(config.store_path_root_dir))
-    if log_disk is not None:
-        ratio = str(used_ratio(log_disk))
+    log_use, queue_use = _use_or_none(measure, config.commit_log_dir), _use_or_none(measure, config.consume_queue_dir)
+    if log_use is not None:
+        ratio = str(log_use.ratio)
         info["commitLogDiskRatio"] = info[f"commitLogDiskRatio_{config.commit_log_dir}"] = ratio
-    if queue_disk is not None:
-        info["consumeQueueDiskRatio"] = str(used_ratio(queue_disk))
-    if root_disk is not None:
+    if queue_use is not None:
+        info["consumeQueueDiskRatio"] = str(queue_use.ratio)
+    with suppress(OSError):
+        root_disk = disk_of(Path(config.store_path_root_dir))
         sizes = (blocks * root_disk.f_frsize for blocks in (root_disk.f_blocks, root_disk.f_bfree))
         total, free = map(human_readable_byte_count, sizes)
         info["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
@@ -160,9 +163,9 @@ def limit_info() -> dict[str, str]:
     return info
 
 
-def _disk_or_none(path: Path) -> os.statvfs_result | None:
+def _use_or_none(measure: MeasureDisk, path: Path) -> DiskUse | None:
     try:
-        return disk_of(path)
+        return measure(path)
     except OSError:
         return None
 

@@ -24,6 +24,11 @@ class DiskUse(NamedTuple):
     used: int
     capacity: int
 
+    @property
+    def ratio(self) -> float:
+        """The used share, in hundredths, rounded up."""
+        return -(-self.used * 100 // max(self.capacity, 1)) / 100
+
 
 # Measures the disk of a folder (blocks).
 MeasureDisk = Callable[[Path], DiskUse]
@@ -39,12 +44,6 @@ def disk_of(path: Path) -> os.statvfs_result:
         with contextlib.suppress(FileNotFoundError):
             return os.statvfs(folder)
     raise FileNotFoundError(f"neither {path} nor any folder above it exists")
-
-
-def used_ratio(disk: os.statvfs_result) -> float:
-    """Return the used share of the bytes that users may have, in hundredths, rounded up."""
-    used = disk.f_blocks - disk.f_bfree
-    return -(-used * 100 // max(used + disk.f_bavail, 1)) / 100
 
 
 def measure_disk(path: Path) -> DiskUse:

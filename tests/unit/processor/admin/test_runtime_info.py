@@ -12,6 +12,7 @@ from rocketbroker.processor.admin.runtime_info import (
     human_readable_byte_count,
 )
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.store.clean.disk_watch import measure_disk
 from tests.support.processor_calls import call_async, family, recorded
 from tests.support.stores import message
 
@@ -31,6 +32,7 @@ def ask(parts, store, schedule):
                 send_info=lambda: {"sendThreadPoolQueueSize": "3"},
                 replication_problem=lambda: problem,
                 not_ready=lambda: not_ready,
+                measure_disk=measure_disk,
             )
             answer = await call_async(processor.get_broker_runtime_info)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})

@@ -16,7 +16,6 @@ from rocketbroker.store.clean.disk_watch import (
     disk_of,
     look_at_disks,
     measure_disk,
-    used_ratio,
 )
 from rocketbroker.store.commitlog.put_message import Refusal, StandingRefusals
 from tests.support.cleaning import SaidDisk
@@ -53,7 +52,7 @@ def test_what_only_root_may_have_counts_neither_as_used_nor_as_free(
     monkeypatch.setattr(os, "statvfs", lambda _: disk(*blocks))
 
     assert FullestDisk(tmp_path, measure_disk(tmp_path)).percent == pytest.approx(percent)
-    assert used_ratio(disk_of(tmp_path)) == ratio
+    assert measure_disk(tmp_path).ratio == ratio
 
 
 @pytest.mark.parametrize("fuller", ["commitlog", "consumequeue"])
