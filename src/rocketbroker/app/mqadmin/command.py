@@ -22,7 +22,7 @@ import typer
 
 from rocketbroker.app.mqadmin.access import client_settings
 from rocketbroker.app.mqadmin.client_warnings import warnings_on_stderr
-from rocketbroker.app.mqadmin.named_clusters import CHOSEN, GIVEN_SERVERS, chosen_cluster
+from rocketbroker.app.mqadmin.named_clusters import CHOSEN, EXPECTED_BROKERS, GIVEN_SERVERS, chosen_cluster
 from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, say
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -179,7 +179,9 @@ def _with_options(
     def command(**options: Any) -> None:
         chosen = CHOSEN.get()
         GIVEN_SERVERS.set(options["namesrv_addr"])
-        config = client_settings(chosen_cluster(options["namesrv_addr"], chosen), chosen)
+        cluster = chosen_cluster(options["namesrv_addr"], chosen)
+        EXPECTED_BROKERS.set(cluster.brokers)
+        config = client_settings(cluster, chosen)
         values = {each.name: options[each.name] for each in own}
         values = {key: value.strip() if type(value) is str else value for key, value in values.items()}
         flags = {flag: options[flag] for flag in added}

@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 import typer
 
-from rocketbroker.app.mqadmin.checks.brokers import clocks, disks, limits, replicas
+from rocketbroker.app.mqadmin.checks.brokers import clocks, disks, limits, replicas, stores
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts, collect
 from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.checks.groups import members_at_other_name_servers, subscriptions, unowned_queues
-from rocketbroker.app.mqadmin.checks.name_servers import advertised_addresses, name_servers
+from rocketbroker.app.mqadmin.checks.name_servers import advertised_addresses, missing_brokers, name_servers
 from rocketbroker.app.mqadmin.checks.topics import routes
 from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.app.mqadmin.remedies import counted
@@ -60,12 +60,14 @@ def examine(facts: ClusterFacts) -> list[Finding]:
 #: Checks, in the order of their findings.
 CHECKS: Final[list[Callable[[ClusterFacts], Iterable[Finding]]]] = [
     name_servers,
+    missing_brokers,
     advertised_addresses,
     routes,
     subscriptions,
     unowned_queues,
     members_at_other_name_servers,
     disks,
+    stores,
     replicas,
     clocks,
     limits,

@@ -9,6 +9,7 @@
 
     [clusters.prod]
     namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+    brokers = ["broker-a", "broker-b"]   # names that doctor misses if no name server knows them
     accessKey = "admin"              # user of access control
     secretKeyFile = "prod.secret"    # or secretKey = "..."
     tls = true
@@ -32,9 +33,9 @@ from rocketbroker.common.errors import ConfigError
 
 
 class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """A cluster: its name servers, the user and secret that sign requests, and the files of TLS.
+    """A cluster: its name servers, the user and secret that sign requests, the files of TLS, and names of brokers.
 
-    Without ``tls`` the settings of the machine decide.
+    Without ``tls`` the settings of the machine decide. ``brokers`` are those that should be registered.
     """
 
     namesrv_addr: Annotated[str, msgspec.Meta(min_length=1)]
@@ -45,6 +46,7 @@ class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+    brokers: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Hide the secret."""
@@ -99,6 +101,8 @@ class Chosen(NamedTuple):
 
 
 CHOSEN: Final[ContextVar[Chosen]] = ContextVar("chosen", default=Chosen())  # noqa: B039 - a tuple does not change
+#: The brokers that the file of clusters names for the cluster of this command.
+EXPECTED_BROKERS: Final[ContextVar[tuple[str, ...]]] = ContextVar("expected_brokers", default=())
 #: The name servers of ``-n``, as typed; None without it.
 GIVEN_SERVERS: Final[ContextVar[str | None]] = ContextVar("given_servers", default=None)
 

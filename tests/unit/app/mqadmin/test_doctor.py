@@ -165,6 +165,28 @@ FAULTS = [
         "broker broker-a",
         "of 1 registered slave .* 0 copy its log",
     ),
+    (
+        "brokers/0/runtime/notReady",
+        "store: a sync failed; disk: it is 99 % full",
+        "store",
+        "broker broker-a",
+        "its store takes no message: a sync failed$",
+    ),
+    ("expected", ("broker-a", "broker-b"), "missingBroker", "broker broker-b", "the file of clusters names it"),
+    (
+        "groups/0/running/two",
+        member(MessageQueue("T", "broker-b", 0)),
+        "missingBroker",
+        "broker broker-b",
+        "client two of group G still has its queues",
+    ),
+    (
+        "brokers/0/broker_id",
+        2,
+        "missingBroker",
+        "broker broker-a",
+        "its slave 10.0.0.[12]:10911 is registered, and no m",
+    ),
     ("brokers/1/skew_ms", -65_000, "clock", ".*slave 1.*", "65 s behind that of this machine"),
     ("brokers/0/runtime/openFiles", "900", "limit", "broker broker-a", "900 open files of at most 1,024"),
 ]
@@ -268,6 +290,35 @@ def test_the_retention_that_is_proposed_is_shorter_than_that_of_the_broker():
     assert "keep messages for 4 h in place of 8 h, which removes all older ones" in found.remedy
 
 
+def replicated(slaves: int, registered: bool, **settings: str) -> list[str]:
+    """Return the evidence about the replicas of a master with connected slaves, registered or not."""
+    facts = healthy()
+    if not registered:
+        del facts.brokers[1]
+    facts.brokers[0].settings = settings
+    replication = facts.brokers[0].replication
+    assert replication is not None
+    replication.ha_connection_info = [HAConnectionRuntimeInfo("10.0.0.2:4", 900, 100, True)] * slaves
+    return [each.evidence for each in examine(facts) if each.check == "replica"]
+
+
+def test_slaves_that_name_servers_forgot_are_missed_by_their_master():
+    only = "waits for 1 slave with each message (inSyncReplicas=2), and no slave copies its log"
+    assert replicated(0, False, brokerRole="SYNC_MASTER", inSyncReplicas="2") == [only]
+    automatic = {"inSyncReplicas": "3", "minInSyncReplicas": "2", "enableAutoInSyncReplicas": "true"}
+    (found,) = replicated(0, False, brokerRole="SYNC_MASTER", **automatic)
+    assert "(minInSyncReplicas=2)" in found
+    (found,) = replicated(0, False, brokerRole="SYNC_MASTER")
+    assert found.startswith("is a SYNC_MASTER, and no slave copies its log")
+    assert replicated(0, False, brokerRole="ASYNC_MASTER") == []
+    assert replicated(1, True, brokerRole="SYNC_MASTER", inSyncReplicas="2") == []
+
+
+def test_a_slave_that_copies_and_is_not_registered_is_found():
+    (found,) = replicated(2, True)
+    assert found.startswith("2 slaves copy its log (10.0.0.2:4, 10.0.0.2:4), and the name servers know 1 of them")
+
+
 def test_errors_come_first():
     facts = changed("brokers/0/skew_ms", 60_000)
     facts.name_servers[1].error = "refused"
@@ -292,6 +343,7 @@ def test_each_check_has_a_fault_here():
         ({"bootTimestamp": "1000", "runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"}, 0),
         ({"bootTimestamp": "9000", "runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"}, 8000),
         ({"bootTimestamp": "9000"}, None),
+        ({"bootTimestamp": "9000", "runtime": "[ -1 days, 23 hours, 59 minutes, 52 seconds ]"}, -93_784_000),
         ({"runtime": "[ 1 days ]", "bootTimestamp": "soon"}, None),
     ],
 )

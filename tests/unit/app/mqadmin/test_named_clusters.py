@@ -55,6 +55,16 @@ def test_what_contradicts_or_is_not_there_is_named(home: dict[str, str], option:
         chosen_cluster(option, chosen, home)
 
 
+def test_brokers_that_doctor_misses_are_names(home: dict[str, str]):
+    path = config_file(home)
+    path.write_text(f'{TEXT}brokers = ["broker-a", "broker-b"]')
+    assert chosen_cluster(None, Chosen("prod"), home).brokers == ("broker-a", "broker-b")
+    assert chosen_cluster(None, Chosen("dev"), home).brokers == ()
+    path.write_text(f'{TEXT}brokers = "broker-a"')
+    with pytest.raises(typer.BadParameter, match="Expected `array`, got `str` - at `.*brokers`"):
+        chosen_cluster(None, Chosen("prod"), home)
+
+
 def test_a_file_that_is_given_comes_before_the_environment(tmp_path: Path, home: dict[str, str]):
     set_too = home | {"NAMESRV_ADDR": "e:9"}
     path = tmp_path / "mine.toml"

@@ -1,11 +1,13 @@
 """Checks of brokers: disks, replication, clocks and limits of the system."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import BrokerFacts, ClusterFacts
 from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, label
 from rocketbroker.app.mqadmin.remedies import counted, mqadmin
+from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 
 # Clocks further apart than this make delayed messages, retention and traces wrong. Uptimes are exact to 1 s.
@@ -16,6 +18,8 @@ _NEAR: Final = 0.05
 # Share of a limit of the system from which it is near.
 _NEAR_LIMIT: Final = 0.8
 _MAX_GAP: Final = 256 << 20
+# Begins a condition in the runtime key notReady.
+_CONDITION: Final = re.compile(r"(?:^|; )(store|disk|registered|replica): ")
 
 
 def disks(facts: ClusterFacts) -> Iterator[Finding]:
@@ -92,6 +96,68 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
                 "check haMasterAddress of the slave and haListenPort of the master: "
                 + mqadmin("haStatus", "-b", registered[0].address),
             )
+        else:
+            yield from _missing_slaves(broker, status, registered)
+
+
+def _missing_slaves(broker: BrokerFacts, status: HARuntimeInfo, registered: list[BrokerFacts]) -> Iterator[Finding]:
+    """Find slaves that no name server has any more: the master waits for them, or sends them its log."""
+    copying = len(status.ha_connection_info)
+    see = mqadmin("haStatus", "-b", broker.address)
+    if copying > len(registered):
+        peers = ", ".join(each.addr for each in status.ha_connection_info)
+        yield Finding(
+            "replica",
+            Severity.WARNING,
+            f"broker {label(broker)}",
+            f"{_copying(copying)} ({peers}), and the name servers know {len(registered)} of them: "
+            "clients cannot read from the others",
+            f"set namesrvAddr of the slaves to that of their master, and restart them; see: {see}",
+        )
+    if broker.settings.get("brokerRole") != "SYNC_MASTER":
+        return
+    setting = "inSyncReplicas"
+    if broker.settings.get("enableAutoInSyncReplicas") == "true":
+        setting = "minInSyncReplicas"
+    needed = int(_number(broker.settings.get(setting)) or 1) - 1
+    if copying < needed:
+        yield Finding(
+            "replica",
+            Severity.ERROR,
+            f"broker {label(broker)}",
+            f"waits for {counted(needed, 'slave')} with each message ({setting}={needed + 1}), and {_copying(copying)}",
+            f"start its slaves; see: {see}",
+        )
+    elif not copying:
+        yield Finding(
+            "replica",
+            Severity.WARNING,
+            f"broker {label(broker)}",
+            f"is a SYNC_MASTER, and {_copying(copying)}: each message is on this machine alone",
+            f"start its slave; see: {see}",
+        )
+
+
+def _copying(slaves: int) -> str:
+    return f"{counted(slaves, 'slave') if slaves else 'no slave'} {'copy' if slaves > 1 else 'copies'} its log"
+
+
+def stores(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find brokers whose store rejects messages; only this project's brokers report it.
+
+    Their other reasons not to be ready are found by other checks.
+    """
+    for broker in facts.brokers:
+        reasons = _CONDITION.split(broker.runtime.get("notReady", ""))
+        for name, reason in zip(reasons[1::2], reasons[2::2], strict=True):
+            if name == "store":
+                yield Finding(
+                    "store",
+                    Severity.ERROR,
+                    f"broker {label(broker)}",
+                    f"its store takes no message: {reason}",
+                    "correct what it names, and restart it; its log has the cause",
+                )
 
 
 def clocks(facts: ClusterFacts) -> Iterator[Finding]:

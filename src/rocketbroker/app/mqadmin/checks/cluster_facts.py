@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 import typer
 
+from rocketbroker.app.mqadmin.named_clusters import EXPECTED_BROKERS
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import TopicRouteError
@@ -72,13 +73,19 @@ class GroupFacts(msgspec.Struct):
 
 
 class ClusterFacts(msgspec.Struct):
-    """All facts; ``unknown`` has a line for each that could not be fetched."""
+    """All facts.
+
+    Attributes:
+        expected: names of brokers that the file of clusters has for this cluster.
+        unknown: a line for each fact that could not be fetched.
+    """
 
     name_servers: list[NameServerFacts] = []
     brokers: list[BrokerFacts] = []
     groups: list[GroupFacts] = []
     routes: dict[str, TopicRouteData] = {}
     unknown: list[str] = []
+    expected: tuple[str, ...] = ()
 
 
 async def collect(admin: AdminClient, group: str | None, topic: str | None) -> ClusterFacts:
@@ -94,7 +101,7 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
         typer.BadParameter: no broker knows the group.
     """
     await admin.examine_broker_cluster_info()
-    collector = _Collector(admin, ClusterFacts(), asyncio.Semaphore(_AT_ONCE))
+    collector = _Collector(admin, ClusterFacts(expected=EXPECTED_BROKERS.get()), asyncio.Semaphore(_AT_ONCE))
     facts = collector.facts
     name_servers = await admin.name_server_addresses()
     facts.name_servers = list(await asyncio.gather(*(_name_server(each, admin.config) for each in name_servers)))
@@ -224,7 +231,7 @@ def skew_of(runtime: dict[str, str], now_ms: int) -> int | None:
         The difference, which is exact to 1 s; None if the broker does not report both.
     """
     units = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
-    parts = re.findall(r"(\d+) (days|hours|minutes|seconds)", runtime.get("runtime", ""))
+    parts = re.findall(r"(-?\d+) (days|hours|minutes|seconds)", runtime.get("runtime", ""))
     started = runtime.get("bootTimestamp", "")
     if not parts or not started.isdigit():
         return None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts
 from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, all_name_servers, label
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -31,6 +32,38 @@ def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                     f"{server.address} cannot see it",
                     f"set namesrvAddr={all_name_servers(facts)} in its configuration, and restart it",
                 )
+
+
+def missing_brokers(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find brokers that no name server has any more, and that a slave, a client or the file of clusters still knows.
+
+    A name server forgets a broker whose connection has ended, so a killed broker is in no table of it.
+    """
+    registered = {broker.name: broker for broker in reversed(facts.brokers)}
+    masters = {broker.name for broker in facts.brokers if broker.broker_id == MASTER_ID}
+    known_by: dict[str, str] = {}
+    for group in facts.groups:
+        for client, info in sorted(group.running.items()):
+            for queue in sorted(info.mq_table):
+                known_by.setdefault(queue.broker_name, f"client {client} of group {group.name} still has its queues")
+    known_by |= dict.fromkeys(facts.expected, "the file of clusters names it")
+    for name, source in sorted(known_by.items()):
+        if name not in registered:
+            yield Finding(
+                "missingBroker",
+                Severity.ERROR,
+                f"broker {name}",
+                f"is registered at no name server, though {source}",
+                "start it, or look in its log why it cannot register",
+            )
+    for name in sorted(registered.keys() - masters):
+        yield Finding(
+            "missingBroker",
+            Severity.ERROR,
+            f"broker {name}",
+            f"its slave {registered[name].address} is registered, and no master: nothing can be sent to it",
+            f"start the master of {name}, or look in its log why it cannot register",
+        )
 
 
 def advertised_addresses(facts: ClusterFacts) -> Iterator[Finding]:
