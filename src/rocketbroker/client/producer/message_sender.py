@@ -191,6 +191,8 @@ RETRY_RESPONSE_CODES = frozenset(
     }
 )
 
+# Of these, the ones that say that the route is an old one.
+_STALE_ROUTE_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
 # Longest wait for a fresh route between two tries; a name server that does not answer leaves time for the next one.
 _REFRESH_S = 0.5
 _TRACE_GROUP = "_INNER_TRACE_PRODUCER"
@@ -253,7 +255,7 @@ class MessageSender:
                 queue = queue(route.publish_queues, outgoing.messages[0])
             if queue is None:
                 return await self._send_to_any(outgoing, route, start, timeout_s)
-            return await self._send_once(outgoing, queue, start + timeout_s - loop.time())
+            return await self._send_to_chosen(outgoing, queue, start + timeout_s - loop.time())
         finally:
             self._pressure.release(size)
 
@@ -279,8 +281,16 @@ class MessageSender:
         finally:
             self._after(context)
 
+    async def _send_to_chosen(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
+        """Send to a queue, once; the broker may have moved, so a failure refreshes the route for the next send."""
+        try:
+            return await self._send_once(outgoing, queue, timeout_s)
+        except (RemotingError, ClientError):
+            await self._client.routes.refresh_topic(outgoing.topic, 0.0)
+            raise
+
     async def _send_to_any(self, outgoing: Outgoing, route: TopicRoute, start: float, timeout_s: float) -> SendResult:
-        loop = asyncio.get_running_loop()
+        loop, routes = asyncio.get_running_loop(), self._client.routes
         causes: list[Exception] = []
         brokers: list[str] = []
         while len(causes) < self._tries and (left := start + timeout_s - loop.time()) > 0:
@@ -294,9 +304,11 @@ class MessageSender:
             if isinstance(error, SendResult):
                 return error
             causes.append(error)
-            if isinstance(error, RemotingError | ClientError):
+            if not isinstance(error, BrokerResponseError) or error.code in _STALE_ROUTE_CODES:
+                # The topic may have moved: further tries go by the fresh route.
                 left = start + timeout_s - loop.time() if len(causes) < self._tries else 0.0
-                await self._client.routes.refresh_topic(outgoing.topic, max(min(left, _REFRESH_S), 0.0))
+                await routes.refresh_topic(outgoing.topic, max(min(left, _REFRESH_S), 0.0))
+                route = routes.known_publish_route(outgoing.topic) or route
         cost = round((loop.time() - start) * 1000)
         if not causes:
             raise RemotingTimeoutError(

@@ -30,7 +30,7 @@ from rocketbroker.codec.remoting.headers.message import SendMessageResponseHeade
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingTimeoutError
+from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingError, RemotingTimeoutError
 from tests.support.scripted_server import Script, ScriptedServer, header_of, name_server, route_of
 from tests.support.waiting import until
 
@@ -155,6 +155,41 @@ async def test_a_dead_broker_is_skipped(stage: Stage):
     async with Producer("PG", stage.names.address) as producer:
         results = [await producer.send(Message("T", b"x")) for _ in range(4)]
     assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+
+
+@pytest.mark.parametrize("fails", ["dead", ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST])
+async def test_a_topic_that_moved_is_sent_to_by_its_new_route(stage: Stage, fails: str | int):
+    async with Producer("PG", stage.names.address) as producer:
+        await producer.send(Message("One", b"x"))
+        stage.routes["One"] = route_of({"broker-b": stage.b.address})
+        if fails == "dead":
+            await stage.a.stop()
+        else:
+            stage.a.refusals = [int(fails)] * 9
+        result = await producer.send(Message("One", b"y"))
+    assert result.message_queue.broker_name == "broker-b"
+
+
+async def test_a_topic_without_a_route_any_more_is_tried_where_it_was(stage: Stage):
+    async with Producer("PG", stage.names.address) as producer:
+        await producer.send(Message("One", b"x"))
+        del stage.routes["One"]
+        stage.a.refusals = [ResponseCode.NO_PERMISSION]
+        result = await producer.send(Message("One", b"y"))
+    assert result.message_queue.broker_name == "broker-a"
+
+
+async def test_a_failed_send_to_a_given_queue_refreshes_the_route(stage: Stage):
+    queue = MessageQueue("One", "broker-a", 0)
+    async with Producer("PG", stage.names.address) as producer:
+        await producer.send(Message("One", b"x"), queue)
+        await stage.a.stop()
+        stage.routes["One"] = route_of({"broker-a": stage.b.address})
+        with pytest.raises(RemotingError):
+            await producer.send(Message("One", b"y"), queue)
+        await until(lambda: producer._client.routes.broker_address(queue) == stage.b.address)
+        await producer.send(Message("One", b"z"), queue)
+    assert [asked.body for asked in stage.b.of(SEND)] == [b"z"]
 
 
 async def test_a_refusal_that_lasts_is_raised_at_once(stage: Stage):
