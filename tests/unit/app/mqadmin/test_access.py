@@ -188,7 +188,7 @@ def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path):
     written(tmp_path / "open.pem", (tmp_path / "key.pem").read_text(), 0o644)
     certificate = str(tmp_path / "certificate.pem")
 
-    def fault(**settings: str) -> str:
+    def fault(**settings: Any) -> str:
         with pytest.raises(typer.BadParameter) as raised:
             client_settings(NamedCluster("n:1", tls=True, **settings), Chosen(), {})
         return str(raised.value)

@@ -61,7 +61,7 @@ def test_brokers_that_doctor_misses_are_names(home: dict[str, str]):
     assert chosen_cluster(None, Chosen("prod"), home).brokers == ("broker-a", "broker-b")
     assert chosen_cluster(None, Chosen("dev"), home).brokers == ()
     path.write_text(f'{TEXT}brokers = "broker-a"')
-    with pytest.raises(typer.BadParameter, match="Expected `array`, got `str` - at `.*brokers`"):
+    with pytest.raises(typer.BadParameter, match=r"Expected `array`, got `str` - at `.*brokers`"):
         chosen_cluster(None, Chosen("prod"), home)
 
 
