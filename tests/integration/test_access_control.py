@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.load import load_namesrv_settings
 from rocketbroker.testing import RocketMQServer
 from tests.support.raw_client import RawAnswer, RawClient
-from tests.support.raw_requests import pull_fields, send_fields
+from tests.support.raw_requests import consumer_data, pull_fields, send_fields
 from tests.support.waiting import until
 
 ROOT, INNER = ("root", "root-secret"), ("inner", "inner-secret")
@@ -201,6 +201,45 @@ def test_a_policy_that_changes_counts_for_connections_that_live(cluster: Cluster
     assert peer.ask(Code.GET_MAX_OFFSET, QUEUE).code == ResponseCode.NO_PERMISSION
     cluster.allow((f"Topic:{TOPIC}", "Get"))
     cluster.ok(peer.ask(Code.GET_MAX_OFFSET, QUEUE))
+
+
+@pytest.mark.parametrize("change", ["policy", "password", "disable", "delete"])
+def test_a_held_pull_and_a_member_end_with_the_right(cluster: Cluster, change: str):
+    cluster.clear()
+    root, user = cluster.root, {"username": "eve"}
+    cluster.ok(root.ask(Code.AUTH_CREATE_USER, user, b'{"password":"eve-secret"}'))
+    rights = [{"resource": name, "actions": ["Sub"], "decision": "Allow"} for name in (f"Topic:{TOPIC}", "Group:*")]
+    body = json.dumps({"policies": [{"policyType": "Custom", "entries": rights}]}).encode()
+    cluster.ok(root.ask(Code.AUTH_CREATE_ACL, {"subject": "User:eve"}, body))
+    puller, member = cluster.peer(("eve", "eve-secret")), cluster.peer(("eve", "eve-secret"))
+    try:
+        group = {**consumer_data("CG_Eve"), "subscriptionDataSet": []}
+        heartbeat = {"clientID": "eve@1", "consumerDataSet": [group], "producerDataSet": []}
+        cluster.ok(member.ask(Code.HEART_BEAT, {}, json.dumps(heartbeat).encode()))
+        end = root.ask(Code.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}).fields["offset"]
+        pull = request(Code.PULL_MESSAGE, pull_fields(TOPIC, int(end), sysFlag="6", suspendTimeoutMillis="60000"))
+        pull.opaque = 77
+        RequestSigner("eve", "eve-secret").sign(pull)
+        puller.client.send(encode_frame(pull))
+        # Answered after the pull: that is held by now.
+        cluster.ok(puller.ask(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "CG_Eve"}))
+        match change:
+            case "policy":
+                root.ask(Code.AUTH_DELETE_ACL, {"subject": "User:eve"})
+            case "password":
+                cluster.ok(root.ask(Code.AUTH_UPDATE_USER, user, b'{"password":"eve-secret-2"}'))
+            case "disable":
+                cluster.ok(root.ask(Code.AUTH_UPDATE_USER, user, b'{"userStatus":"disable"}'))
+            case "delete":
+                cluster.ok(root.ask(Code.AUTH_DELETE_USER, user))
+        answer = puller.client.answer(77)
+        assert answer.code == ResponseCode.NO_PERMISSION, answer
+        assert "User:eve" in answer.remark
+        # The broker would send it messages to verify and transactions to decide.
+        while (frame := member.client.read()) is not None:
+            assert frame.code == Code.NOTIFY_CONSUMER_IDS_CHANGED
+    finally:
+        root.ask(Code.AUTH_DELETE_USER, user)
 
 
 def test_a_user_without_super_rights_makes_no_super_user(cluster: Cluster):

@@ -28,6 +28,7 @@ from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
 from rocketbroker.app.stats_log import StatsLog
 from rocketbroker.app.warm_up import import_modules
+from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.broker.broker_protection import BrokerProtection
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerIdsChangeListener, ConsumerManager
@@ -501,6 +502,8 @@ class BrokerController:
     def _make_server(self) -> RemotingServer:
         transport = self._settings.transport
         mode = ProtectedMode(transport)
+        if self.access is not None:
+            self.access.store.on_change(self._check_grants)
         server = RemotingServer(
             self.routes if self.access is None else self.access.guard.routes(self.routes),
             host=transport.bind_address,
@@ -666,3 +669,10 @@ class BrokerController:
         self._polling.on_close(connection)
         self._notifications.on_close(connection)
         self._send_backs.on_close(connection)
+        if self.access is not None:
+            self.access.guard.members.on_close(connection)
+
+    def _check_grants(self, _rules: AccessRules) -> None:
+        """Answer held requests whose users may not send them any more."""
+        for service in (self.hold_service, self._polling, self._notifications):
+            service.check_grants()

@@ -7,6 +7,8 @@ checked one by one.
 Credentials that fail are answered late, the later the more often the address has failed (``failed_attempts``). The
 wait holds up no other request, and does not count as its time. When too many of an address wait already
 (``late_refusals``), the answer leaves at once and the connection is closed.
+
+What outlives the check of its request is checked again when policies change (``grants``).
 """
 
 import logging
@@ -18,12 +20,15 @@ from rocketbroker.auth.authentication import Authenticator
 from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.failed_attempts import FailedAttempts
+from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
 from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
-from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, Process, Route
+from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.errors import BrokerResponseError, CodecError
@@ -83,6 +88,9 @@ class RequestGuard:
         self.failed_attempts: Final = FailedAttempts(clock)
         #: Answers to them that wait.
         self.late_refusals: Final = LateRefusals()
+        #: Connections of clients in groups.
+        self.members: Final = Members()
+        store.on_change(lambda _: self.members.ask())
         #: Requests of users who lack the right.
         self.denied = 0
 
@@ -110,12 +118,13 @@ class RequestGuard:
         return guarded
 
     def _process(self, route: Route, *, asks_right: bool) -> Process:
-        code, header_type = route.code, route.header_type
+        code, header_type, joins = route.code, route.header_type, route.code == RequestCode.HEART_BEAT
 
         def process(connection: Connection, command: Command) -> Answer:
             address = host_of(connection.remote_address)
+            fields = command.header
             try:
-                self.check(code, command.header, command.version, command.body, address, asks_right=asks_right)
+                user = self.check(code, fields, command.version, command.body, address, asks_right=asks_right)
             except AuthenticationError as error:
                 return self._refused(error, connection, command)
             except AuthorizationError as error:
@@ -128,9 +137,32 @@ class RequestGuard:
                     command = with_typed_header(command, header_type)
                 except HeaderFieldError as error:
                     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-            return route.process(connection, command)
+            if joins:
+                grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
+                self.members.joined(connection, grant)
+            answer = route.process(connection, command)
+            if answer is HELD:
+                command.grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
+            return answer
 
         return process
+
+    def _grant(
+        self,
+        user: User,
+        code: int,
+        fields: Mapping[str, str] | None,
+        body: ReadableBuffer,
+        connection: Connection,
+        *,
+        asks_right: bool,
+    ) -> Grant:
+        def refused(error: AuthorizationError) -> None:
+            self.denied += 1
+            self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
+
+        rights = self._rights.of(code, fields, body) if asks_right else ()
+        return Grant(user, rights, host_of(connection.remote_address), lambda: self._store.rules, refused)
 
     def check(
         self,
@@ -141,8 +173,8 @@ class RequestGuard:
         address: str,
         *,
         asks_right: bool,
-    ) -> None:
-        """Check who signed a request, and if that user may send it.
+    ) -> User:
+        """Check who signed a request, and if that user may send it; return the user.
 
         Args:
             code: its request code.
@@ -164,6 +196,7 @@ class RequestGuard:
             except AuthorizationError:
                 self.denied += 1
                 raise
+        return user
 
     def check_call(self, metadata: Mapping[str, str], rights: Callable[[], Iterable[Right]], address: str) -> None:
         """Check who signed a call of the gRPC port, and if that user may send it.

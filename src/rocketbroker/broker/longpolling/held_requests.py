@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.common.address_shares import AddressShares, address_key, is_loopback
+from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
 
@@ -157,11 +158,27 @@ class HeldRequest:
         self.weight = 1 + tags // _TAGS_A_UNIT + filter_units
 
 
+def _refusal_of(request: HeldRequest) -> BrokerResponseError | None:
+    """Return why a request may not be answered any more: its user has lost the right since it came."""
+    if not callable(request.command.grant):
+        return None
+    try:
+        request.command.grant()
+    except BrokerResponseError as refusal:
+        return refusal
+    return None
+
+
+def _refuse(refusal: BrokerResponseError) -> Answer:
+    raise refusal
+
+
 R = TypeVar("R", bound=HeldRequest)
 
-# Limits for one turn of the loop: requests run again, and filters applied.
+# Limits for one turn of the loop: requests run again, filters applied, and grants checked.
 _MOST_RUN = 64
 _MOST_ASKED = 16
+_MOST_CHECKED = 1024
 
 
 class _OfConnection(Generic[R]):
@@ -210,6 +227,8 @@ class HeldRequests(Generic[R]):
         # Places with new messages for filters to look at, and requests whose filters are still looking.
         self._grown: dict[Filtered[R], None] = {}
         self._to_ask: deque[R] = deque()
+        # Requests that were held when policies changed.
+        self._to_check: deque[R] = deque()
 
     def stop(self) -> None:
         """Forget all requests."""
@@ -264,6 +283,23 @@ class HeldRequests(Generic[R]):
         if not self._grown and not self._to_ask:
             asyncio.get_running_loop().call_soon(self._ask_some)
         self._grown[place] = None
+
+    def check_grants(self) -> None:
+        """Answer the requests that may wait no longer, since policies have changed; some in each turn of the loop."""
+        is_checking = bool(self._to_check)
+        self._to_check = deque(each for of in self._by_connection.values() for each in of.requests)
+        if self._to_check and not is_checking:
+            asyncio.get_running_loop().call_soon(self._check_some)
+
+    def _check_some(self) -> None:
+        for _ in range(min(len(self._to_check), _MOST_CHECKED)):
+            request = self._to_check.popleft()
+            refusal = _refusal_of(request) if request.held else None
+            if refusal is not None:
+                self._run_again(request, refusal)
+        self._flush_answered()
+        if self._to_check:
+            asyncio.get_running_loop().call_soon(self._check_some)
 
     def on_close(self, connection: Connection) -> None:
         """Forget the requests of a closed connection."""
@@ -320,7 +356,7 @@ class HeldRequests(Generic[R]):
         elif matched:
             self._run_again(request)
 
-    def _run_again(self, request: R) -> None:
+    def _run_again(self, request: R, refusal: BrokerResponseError | None = None) -> None:
         if not request.held:
             return
         self._forget(request)
@@ -329,8 +365,12 @@ class HeldRequests(Generic[R]):
             self._lose(request)
             return
         self._answered.add(connection)
+        refusal = refusal or _refusal_of(request)
+        if refusal is not None:
+            self._lose(request)
         try:
-            connection.answer(request.command, partial(request.run, connection, request.command, request))
+            make = partial(request.run, connection, request.command, request)
+            connection.answer(request.command, make if refusal is None else partial(_refuse, refusal))
         except Exception:
             # The answers of others must be written, and their requests run.
             log.exception("held request for topic %s, queue %d, cannot be answered", request.topic, request.queue_id)

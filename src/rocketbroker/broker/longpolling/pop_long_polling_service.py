@@ -199,6 +199,10 @@ class PopLongPollingService:
         """Forget a pop that nobody waits for any more, though its connection is open."""
         self._requests.drop(connection, command)
 
+    def check_grants(self) -> None:
+        """Answer the pops of users who have lost the right to them, since policies have changed."""
+        self._requests.check_grants()
+
     def on_close(self, connection: Connection) -> None:
         """Forget the pops of a closed connection."""
         self._requests.on_close(connection)

@@ -92,6 +92,10 @@ class PullRequestHoldService:
         """Run all pulls of a slave again, so that their consumers go to the master (notifyMasterOnline)."""
         self._requests.wake(each for queue in self._held.values() for each in queue)
 
+    def check_grants(self) -> None:
+        """Answer the pulls of users who have lost the right to them, since policies have changed."""
+        self._requests.check_grants()
+
     def on_close(self, connection: Connection) -> None:
         """Forget the pulls of a closed connection."""
         self._requests.on_close(connection)

@@ -27,6 +27,7 @@ class RemotingCommand(
         "body": "_body",
         "received_at": "_receivedAt",
         "is_suspended": "_isSuspended",
+        "grant": "_grant",
     },
 ):
     """A command with its custom header.
@@ -49,6 +50,9 @@ class RemotingCommand(
     # Set by the connection that received a request, whatever the peer sent.
     received_at: float = 0.0
     is_suspended: bool = False
+    # Set by the guard of a held request: raises BrokerResponseError once its user may not send it any more. JSON never
+    # becomes a callable, so what a peer sends here does not count.
+    grant: Any = None
 
     @property
     def is_response(self) -> bool:

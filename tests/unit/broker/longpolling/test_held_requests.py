@@ -1,7 +1,14 @@
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from rocketbroker.broker.longpolling.held_requests import Deadlines
+from rocketbroker.broker.longpolling.held_requests import Deadlines, HeldRequest, HeldRequests
+from rocketbroker.codec.remoting.handler import Answer, Connection
+from rocketbroker.codec.remoting.remoting_command import Command, request, response
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from tests.support.fakes import FakeConnection
+from tests.support.waiting import turns
 
 
 async def test_items_are_due_in_order_and_once():
@@ -57,3 +64,55 @@ async def test_a_time_beyond_all_bounds_is_kept():
     assert len(deadlines) == 1
     deadlines.stop()
     assert len(deadlines) == 0
+
+
+async def test_changed_policies_end_requests_without_the_right_and_leave_the_others_waiting():
+    lost: set[int] = set()
+    passed_on: list[HeldRequest] = []
+    answers: list[tuple[int, int]] = []
+
+    def grant(number: int) -> None:
+        if number in lost:
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, f"{number} may not")
+
+    def run(_connection: Connection, command: Command, _request: HeldRequest) -> Command:
+        return response(remark=f"{command.opaque} ran")
+
+    held: HeldRequests[HeldRequest] = HeldRequests(lambda _: None, passed_on.append)
+    connection = FakeConnection()
+    requests = []
+    for number in range(3_000):
+        command = request(11)
+        command.opaque = number
+        # What a peer sent as a grant is no callable, and does not count.
+        command.grant = partial(grant, number) if number else {"_grant": 1}
+        each = HeldRequest(connection, command, "T", 0, None, None, run, filtered_queues=0)
+        held.hold(each, 60)
+        requests.append(each)
+    original = connection.answer
+
+    def answer(command: Command, make: Callable[[], Answer]) -> None:
+        try:
+            original(command, make)
+        except BrokerResponseError as error:
+            answers.append((command.opaque, error.code))
+
+    connection.answer = answer  # type: ignore[method-assign]
+    held.check_grants()
+    await turns(10)
+    assert (connection.answers, answers, held.weight) == ([], [], 3_000)
+
+    lost |= {7, 2_999}
+    held.check_grants()
+    held.check_grants()
+    await turns(10)
+    assert sorted(answers) == [(7, ResponseCode.NO_PERMISSION), (2_999, ResponseCode.NO_PERMISSION)]
+    assert {each.command.opaque for each in passed_on} == lost, "another pop can have what they would have got"
+    assert held.weight == 2_998
+
+    lost |= {8}
+    held.wake(requests[8:10])
+    await turns(3)
+    assert answers[2:] == [(8, ResponseCode.NO_PERMISSION)], "a message came before the check"
+    assert [answer.remark for _, answer in connection.answers] == ["9 ran"]
+    held.stop()

@@ -64,7 +64,7 @@ async def test_a_reset_wakes_the_pulls_of_its_group_alone() -> None:
     pulls = {
         (group, queue_id): PullRequest(
             FakeConnection(),
-            SimpleNamespace(header=SimpleNamespace(consumer_group=group)),
+            SimpleNamespace(header=SimpleNamespace(consumer_group=group), grant=None),
             "Topic",
             queue_id,
             10,

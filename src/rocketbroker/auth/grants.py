@@ -1,0 +1,113 @@
+"""Rights of work that outlives the check of its request: held pulls and pops, and members of groups.
+
+A request is checked when it comes. A pull may be held for half a minute after that, and a client that joined a group by
+a heartbeat is sent messages to verify and transactions to decide until its next heartbeat is missed. So both keep the
+``Grant`` that they were served by. It is asked again when policies have changed, and before a held request is answered.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final
+
+from rocketbroker.auth.authorization import AccessRules, Right
+from rocketbroker.auth.errors import AuthorizationError
+from rocketbroker.auth.users import User
+from rocketbroker.codec.remoting.handler import Connection
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+
+# Grants asked in one turn of the event loop, at some 5 µs each.
+_MOST_ASKED: Final = 256
+
+
+class Grant:
+    """Rights under which a request was served.
+
+    Args:
+        user: who signed it, as the user was then.
+        rights: rights that it needs; none if any user may send it.
+        address: IP address of the peer.
+        rules: returns the policies of this moment.
+        on_refusal: counts and logs a rejection.
+    """
+
+    __slots__ = ("_address", "_on_refusal", "_rights", "_rules", "_version", "user")
+
+    def __init__(
+        self,
+        user: User,
+        rights: Collection[Right],
+        address: str,
+        rules: Callable[[], AccessRules],
+        on_refusal: Callable[[AuthorizationError], None],
+    ) -> None:
+        self.user = user
+        self._rights = rights
+        self._address = address
+        self._rules = rules
+        self._on_refusal = on_refusal
+        self._version = rules().version
+
+    def __call__(self) -> None:
+        """Check the rights again if policies have changed.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION; the user has lost a right, is disabled, or has another secret or none.
+        """
+        rules = self._rules()
+        if rules.version == self._version:
+            return
+        try:
+            self._check(rules)
+        except AuthorizationError as error:
+            self._on_refusal(error)
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from None
+        self._version = rules.version
+
+    def _check(self, rules: AccessRules) -> None:
+        name = self.user.name
+        now = rules.users.get(name)
+        if now is not None and now.secret != self.user.secret:
+            raise AuthorizationError(f"User:{name} has another secret now. Sign requests by that")
+        rules.check(name, self._rights, self._address)
+
+
+class Members:
+    """Connections whose clients are in groups, with the grant of the latest heartbeat of each user."""
+
+    def __init__(self) -> None:
+        self._grants: dict[Connection, dict[str, Grant]] = {}
+        self._to_ask: deque[tuple[Connection, Grant]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of connections."""
+        return len(self._grants)
+
+    def joined(self, connection: Connection, grant: Grant) -> None:
+        """Note the grant of a heartbeat."""
+        self._grants.setdefault(connection, {})[grant.user.name] = grant
+
+    def on_close(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+        self._grants.pop(connection, None)
+
+    def ask(self) -> None:
+        """Close the connections whose users have lost what their heartbeats needed, some in each turn of the loop."""
+        is_asking = bool(self._to_ask)
+        self._to_ask = deque((connection, grant) for connection, by in self._grants.items() for grant in by.values())
+        if self._to_ask and not is_asking:
+            asyncio.get_running_loop().call_soon(self._ask_some)
+
+    def _ask_some(self) -> None:
+        for _ in range(min(len(self._to_ask), _MOST_ASKED)):
+            connection, grant = self._to_ask.popleft()
+            if self._grants.get(connection, {}).get(grant.user.name) is not grant:
+                continue
+            try:
+                grant()
+            except BrokerResponseError as error:
+                # It is in groups by rights that are gone, and the broker would send it messages of theirs.
+                connection.close(error.remark)
+        if self._to_ask:
+            asyncio.get_running_loop().call_soon(self._ask_some)
