@@ -12,9 +12,10 @@ from rocketbroker.app.launch.dev_server import DevServer, broker_settings
 from rocketbroker.client import ClientConfig, Message, Producer
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.config.proxy_config import grpc_properties
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.errors import RocketBrokerError
-from tests.support.ports import LOOPBACK
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running
 from tests.support.tls_files import TlsFiles
 from tests.support.waiting import until
@@ -91,6 +92,32 @@ async def answer_of(port: int, context: ssl.SSLContext | None) -> bytes:
             await writer.wait_closed()
     except OSError:  # an SSLError is one
         return b""
+
+
+async def test_ports_of_grpc_and_metrics_have_the_certificate_of_the_others(files: TlsFiles, tmp_path: Path):
+    grpc = pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    aiohttp = pytest.importorskip("aiohttp", reason="the extra metrics is not installed")
+    from rocketbroker.proxy.messaging_pb2 import Code
+    from tests.support.grpc_calls import send_once
+
+    metrics = free_ports()
+    properties = files.of_server(mode="enforcing") | {
+        **grpc_properties(0),
+        "metricsExporterType": "PROM",
+        "metricsPromExporterPort": str(metrics),
+    }
+    async with running(DevServer(0, 0, tmp_path / "master", properties=properties)) as server:
+        endpoints = server.endpoints
+        async with AdminClient(ClientConfig(server.namesrv_addr, tls=files.context())) as admin:
+            await admin.create_and_update_topic_config(server.broker_addr, TopicConfig("Encrypted", 1, 1))
+        sent = await asyncio.to_thread(send_once, endpoints, "Encrypted", b"body", files.ca.read_bytes())
+        assert sent == Code.OK
+        with pytest.raises(grpc.RpcError):
+            await asyncio.to_thread(send_once, endpoints, "Encrypted", b"body")
+        async with aiohttp.ClientSession() as session:
+            url = f"https://{LOOPBACK}:{metrics}/healthz"
+            async with session.get(url, ssl=files.context()) as answer:
+                assert answer.status == 200
 
 
 async def test_a_proxy_reaches_brokers_over_tls(files: TlsFiles, tmp_path: Path):

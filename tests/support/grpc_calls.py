@@ -36,11 +36,12 @@ def method(channel: grpc.Channel | grpc.aio.Channel, name: str) -> Callable[...,
     return called
 
 
-def send_once(endpoints: str, topic: str, body: bytes) -> int:
-    """Send a message and return the code of the reply's status."""
+def send_once(endpoints: str, topic: str, body: bytes, authority: bytes = b"") -> int:
+    """Send a message and return the code of the reply's status; over TLS with the certificate of an authority."""
     message_id = f"01{secrets.token_hex(16).upper()}"
     system = messaging_pb2.SystemProperties(message_id=message_id, message_type=messaging_pb2.NORMAL)
     sent = messaging_pb2.Message(topic=messaging_pb2.Resource(name=topic), body=body, system_properties=system)
-    with grpc.insecure_channel(endpoints) as channel:
+    trusted = grpc.ssl_channel_credentials(authority) if authority else None
+    with grpc.secure_channel(endpoints, trusted) if trusted else grpc.insecure_channel(endpoints) as channel:
         reply = method(channel, "SendMessage")(messaging_pb2.SendMessageRequest(messages=[sent]))
     return int(reply.status.code)

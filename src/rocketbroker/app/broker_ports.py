@@ -38,7 +38,7 @@ def grpc_port(
     except ImportError as error:
         raise ConfigError(f"grpcServerEnable=true: {error}") from error
     in_process = InProcessBroker(config, broker, polling)
-    return broker_port(in_process, config, settings.transport.bind_address, clock, guard)
+    return broker_port(in_process, config, settings.transport, clock, guard)
 
 
 def metrics_port(

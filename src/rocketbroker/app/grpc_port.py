@@ -25,6 +25,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList
 from rocketbroker.common.open_files import connection_limit
@@ -39,6 +40,8 @@ from rocketbroker.transport.peer_limits import ConnectionLimits
 log = logging.getLogger(__name__)
 
 _IPV4: Final = 4
+# As the other ports look for a new certificate of the broker.
+_WATCH_MS: Final = 10_000
 
 
 class BrokerParts(Protocol):
@@ -212,21 +215,41 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str, clock: Clock | 
     return GrpcPort(brokers, config, "", host, clock, None if access is None else access.calls, access)
 
 
+def _tls_entries(transport: TransportConfig) -> list[Entry]:
+    """Return the settings by which a gRPC port has the certificate of its broker."""
+    if transport.tls_server_mode == "disabled" or not transport.tls_server_cert_path:
+        return []
+    if transport.tls_server_need_client_auth != "none":
+        log.warning(
+            "gRPC port: it asks no client for a certificate; tls.server.need.client.auth=%s counts for the other ports",
+            transport.tls_server_need_client_auth,
+        )
+    is_plain = transport.tls_server_mode == "permissive"
+    found = {
+        "tlsTestModeEnable": "false",
+        "tlsCertPath": transport.tls_server_cert_path,
+        "tlsKeyPath": transport.tls_server_key_path,
+        "tlsKeyPassword": transport.tls_server_key_password,
+        "tlsCertWatchIntervalMs": str(_WATCH_MS),
+        "grpcPlainTextEnable": str(is_plain).lower(),
+    }
+    return [Entry(name, value, "tls.server.certPath") for name, value in found.items()]
+
+
 def broker_port(
     broker: InProcessBroker,
     config: BrokerConfig,
-    bind_address: str,
+    transport: TransportConfig,
     clock: Clock,
     guard: RequestGuard | None = None,
 ) -> GrpcPort:
-    """Return the port of a broker in this process, whose users and policies count for calls, too.
+    """Return the port of a broker in this process, whose certificate, users and policies count for calls, too.
 
     Raises:
         ConfigError: The file of ``proxyConfigPath`` cannot be read, or has wrong settings.
     """
-    settings = load_proxy_settings(
-        config.proxy_config_path or None, [Entry("grpcServerPort", str(config.grpc_server_port), "grpcServerPort")]
-    )
+    port = Entry("grpcServerPort", str(config.grpc_server_port), "grpcServerPort")
+    settings = load_proxy_settings(config.proxy_config_path or None, [port], _tls_entries(transport))
     for warning in settings.warnings:
         log.warning("%s", warning)
     for note in settings.notes:
@@ -237,4 +260,6 @@ def broker_port(
             "whose users and policies count for its gRPC port"
         )
     calls = None if guard is None else CallGuard(guard)
-    return GrpcPort(LocalServiceManager(broker), settings.proxy, bind_address, config.broker_ip1, clock, calls)
+    return GrpcPort(
+        LocalServiceManager(broker), settings.proxy, transport.bind_address, config.broker_ip1, clock, calls
+    )

@@ -120,7 +120,12 @@ class BrokerMetricsPort(MetricsService):
             OwnMetrics(loop_watch, copying, broker.health, acknowledged, _proxy(config, broker.grpc_figures)),
         )
         source = Source(
-            self._report, broker.health, ProtectedMode(settings.transport), settings.transport.bind_address, clock
+            self._report,
+            broker.health,
+            ProtectedMode(settings.transport),
+            settings.transport.bind_address,
+            clock,
+            tls=server.tls,
         )
         super().__init__(exporter_of(config, source), loop_watch, copying)
 

@@ -16,6 +16,7 @@ from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import Health
 from rocketbroker.metrics.push_exporter import PushExporter
 from rocketbroker.transport.access import Admit
+from rocketbroker.transport.tls_transport import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Source:
         admit: returns the audience of a peer of the HTTP port.
         bind_address: where that port listens without metricsPromExporterHost.
         remedy: what admits a peer that is rejected, beside metricsWhiteList.
+        tls: TLS of that port, ``None`` for plain text alone.
     """
 
     report: Callable[[], Awaitable[Report] | None]
@@ -43,6 +45,7 @@ class Source:
     bind_address: str
     clock: Clock = field(default_factory=SystemClock)
     remedy: str = ", or set protectedMode=false"
+    tls: ServerTls | None = None
 
 
 def exporter_of(config: MetricsPortSettings, source: Source) -> Part:
@@ -63,7 +66,9 @@ def _exporter(kind: str, config: MetricsPortSettings, source: Source) -> Part:
     if kind == "PROM":
         from rocketbroker.metrics.http_port import MetricsPort
 
-        return MetricsPort(config, source.bind_address, source.report, source.health, source.admit, source.remedy)
+        return MetricsPort(
+            config, source.bind_address, source.report, source.health, source.admit, source.remedy, source.tls
+        )
     if kind == "LOG":
         from rocketbroker.metrics.log_exporter import LINE_POINTS, LogExporter
 

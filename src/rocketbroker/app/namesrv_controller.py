@@ -82,7 +82,7 @@ class NamesrvController:
         self.address_server: AddressServer | None = None
         if config.address_server_enable:
             self.address_server = AddressServer(
-                config.address_server_bind_address, config.address_server_port, self._name_servers
+                config.address_server_bind_address, config.address_server_port, self._name_servers, self._tls.server
             )
         self.metrics = self._make_metrics_port(mode)
         parts = self.access, self._server, self.address_server, self.metrics

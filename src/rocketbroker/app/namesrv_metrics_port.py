@@ -39,5 +39,5 @@ class NamesrvMetricsPort(MetricsService):
     ) -> None:
         loop = LoopWatch()
         metrics = NamesrvMetrics(settings.namesrv, routes, RemotingMetricsManager(server, guard), loop, address)
-        source = Source(metrics.report, metrics, mode, settings.transport.bind_address)
+        source = Source(metrics.report, metrics, mode, settings.transport.bind_address, tls=server.tls)
         super().__init__(exporter_of(settings.namesrv, source), loop)

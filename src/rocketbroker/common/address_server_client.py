@@ -1,5 +1,7 @@
 """Name servers from an address server over HTTP (org.apache.rocketmq.common.namesrv.DefaultTopAddressing)."""
 
+import ssl
+
 from rocketbroker.common.errors import ConfigError, RemotingError
 
 _TIMEOUT_S = 3.0
@@ -21,8 +23,12 @@ def require_http(what: str) -> None:
         raise ConfigError(f"{what} needs the package 'aiohttp': pip install 'rocketbroker[http]'") from error
 
 
-async def fetch_name_servers(url: str) -> list[str]:
+async def fetch_name_servers(url: str, tls: ssl.SSLContext | None = None) -> list[str]:
     """Return the addresses of the name servers, which the server answers as ``host:port;host:port``.
+
+    Args:
+        url: of the address server.
+        tls: settings for ``https``; those of the system by default.
 
     Raises:
         RemotingError: No valid answer; the text says why.
@@ -33,7 +39,7 @@ async def fetch_name_servers(url: str) -> list[str]:
 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=tls or True) as answer:
             answer.raise_for_status()
             return parse_addresses(await answer.content.read(_MAX_ANSWER))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:

@@ -21,6 +21,8 @@ from rocketbroker.metrics.exposition import CONTENT_TYPE, write
 from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import Condition, Health
 from rocketbroker.transport.access import Admit
+from rocketbroker.transport.http_tls import with_tls
+from rocketbroker.transport.tls_transport import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class MetricsPort:
         health: the conditions of /healthz and /readyz.
         admit: returns the audience of a peer.
         remedy: what admits a peer that is rejected, beside metricsWhiteList.
+        tls: TLS of the port; without it, the port has plain text alone.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class MetricsPort:
         health: Health,
         admit: Admit,
         remedy: str = ", or set protectedMode=false",
+        tls: ServerTls | None = None,
     ) -> None:
         self._config = config
         self._host = config.metrics_prom_exporter_host or bind_address
@@ -62,6 +66,7 @@ class MetricsPort:
         self._conditions = health
         self._admit = admit
         self._remedy = remedy
+        self._tls = tls
         # One page at a time: collecting several together would delay each.
         self._collecting = asyncio.Lock()
         self._refusals, self._too_many, self._slow = RefusalLog(log), RefusalLog(log), RefusalLog(log)
@@ -85,7 +90,7 @@ class MetricsPort:
         )
         await runner.setup()
         assert runner.server is not None, "it is set up"
-        accept = partial(self._accept, runner.server)
+        accept = with_tls(partial(self._accept, runner.server), self._tls)
         try:
             self._listener = await asyncio.get_running_loop().create_server(accept, self._host or None, self.port)
         except OSError as error:
@@ -94,7 +99,8 @@ class MetricsPort:
             text = f"metrics cannot listen on {where}; change metricsPromExporterPort or stop what uses it"
             raise ConfigError(text) from error
         self.port = self._listener.sockets[0].getsockname()[1]
-        log.info("metrics: http://%s:%s/metrics, /healthz and /readyz", self._host, self.port)
+        scheme = "http" if self._tls is None else "http and https" if self._tls.plain else "https"
+        log.info("metrics: %s://%s:%s/metrics, /healthz and /readyz", scheme, self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""

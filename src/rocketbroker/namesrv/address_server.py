@@ -4,11 +4,14 @@ Serves the requests of org.apache.rocketmq.common.namesrv.DefaultTopAddressing: 
 ``/rocketmq/nsaddr-<unit>?nofix=1`` of clients with a unit name. The body is ``host:port;host:port`` and nothing else.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rocketbroker.common.address_server_client import require_http
 from rocketbroker.common.errors import ConfigError
+from rocketbroker.transport.http_tls import with_tls
+from rocketbroker.transport.tls_transport import ServerTls
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -25,10 +28,13 @@ class AddressServer:
         host: address to listen on.
         port: port to listen on; 0 picks a free one, which ``port`` then holds.
         addresses: returns ``host:port;host:port``, called for each request.
+        tls: TLS of the port; without it, the port has plain text alone.
     """
 
-    def __init__(self, host: str, port: int, addresses: Callable[[], str]) -> None:
+    def __init__(self, host: str, port: int, addresses: Callable[[], str], tls: ServerTls | None = None) -> None:
         self._host = host
+        self._tls = tls
+        self._listener: asyncio.Server | None = None
         self._addresses = addresses
         self._runner: web.AppRunner | None = None
         self.port = port
@@ -50,18 +56,22 @@ class AddressServer:
         application.router.add_get(_UNIT_PATH, answer)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port)
+        assert self._runner.server is not None, "it is set up"
+        accept = with_tls(self._runner.server, self._tls)
         try:
-            await site.start()
+            self._listener = await asyncio.get_running_loop().create_server(accept, self._host or None, self.port)
         except OSError as error:
             await self.stop()
             where = f"{self._host}:{self.port}: {error.strerror or error}"
             text = f"the address server cannot listen on {where}; change addressServerPort or stop what uses it"
             raise ConfigError(text) from error
-        self.port = self._runner.addresses[0][1]
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -91,7 +91,8 @@ class RemotingClient:
         self.is_forked = False
         _clients.add(self)
         self._connect_timeout_s = connect_timeout_s
-        self._tls = tls
+        #: Settings of TLS of the next connection; ``None`` for plain text.
+        self.tls = tls
         # An answer to a batch holds the ids of all its messages in the header.
         limits = ConnectionLimits(
             frame_max_length, max_header_length=MAX_HEADER_LENGTH, max_request_body_size=frame_max_length
@@ -194,7 +195,7 @@ class RemotingClient:
         made = False
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await open_connection(connection, host, port, self._tls)
+                await open_connection(connection, host, port, self.tls)
             made = True
         except TimeoutError as error:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"

@@ -14,6 +14,7 @@ from rocketbroker.common.certificates import self_signed_certificate
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.proxy.messaging_pb2 import AddressScheme
 from tests.support.running import running
@@ -117,7 +118,7 @@ def test_a_brokers_port_has_the_users_of_the_broker_alone(tmp_path: Path):
     path = tmp_path / "rmq-proxy.json"
     path.write_text('{"authenticationEnabled": true}')
     with pytest.raises(ConfigError, match="needs the same in the settings of the broker"):
-        broker_port(None, BrokerConfig(proxy_config_path=str(path)), "", SystemClock())  # type: ignore[arg-type]
+        broker_port(None, BrokerConfig(proxy_config_path=str(path)), TransportConfig(), SystemClock())  # type: ignore[arg-type]
 
 
 def test_a_certificate_that_is_missing_is_an_error():

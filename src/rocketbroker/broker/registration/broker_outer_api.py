@@ -50,7 +50,7 @@ class BrokerOuterApi:
         self._topic_configs = topic_configs
         self._registration = registration
         self._master = master
-        self._top_addressing = TopAddressing(config)
+        self._top_addressing = TopAddressing(config, client.tls)
         self._name_lookup = NameLookup(config)
         self._tasks = TaskOwner("BrokerOuterApi")
         self._links: dict[str, NamesrvLink] = {}

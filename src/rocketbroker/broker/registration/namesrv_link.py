@@ -21,10 +21,11 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import CodecError, RemotingConnectError, RemotingError
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.remoting_client import RemotingClient
+from rocketbroker.transport.tls_transport import CurrentContext
 
 # Name servers from an address server over HTTP (org.apache.rocketmq.common.namesrv.DefaultTopAddressing).
 #
-# ``GET http://<rmqAddressServerDomain>:8080/rocketmq/<rmqAddressServerSubGroup>`` answers ``host:port;host:port``.
+# ``GET http[s]://<rmqAddressServerDomain>:8080/rocketmq/<rmqAddressServerSubGroup>`` answers ``host:port;host:port``.
 
 log = logging.getLogger(__name__)
 
@@ -32,23 +33,29 @@ DEFAULT_PORT = 8080
 
 
 class TopAddressing:
-    """Client of the address server; logs failures when they begin, not at each attempt."""
+    """Client of the address server; logs failures when they begin, not at each attempt.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    Args:
+        config: where the address server is.
+        tls: returns the settings for ``https``; those of the system by default.
+    """
+
+    def __init__(self, config: BrokerConfig, tls: CurrentContext | None = None) -> None:
         self._config = config
+        self._tls = tls
         self._failing = False
 
     @property
     def url(self) -> str:
         """URL of the list."""
-        domain = self._config.rmq_address_server_domain
+        scheme, _, domain = self._config.rmq_address_server_domain.rpartition("://")
         host = domain if ":" in domain else f"{domain}:{DEFAULT_PORT}"
-        return f"http://{host}/rocketmq/{self._config.rmq_address_server_sub_group}"
+        return f"{scheme or 'http'}://{host}/rocketmq/{self._config.rmq_address_server_sub_group}"
 
     async def fetch(self) -> list[str] | None:
         """Return the addresses of the name servers; ``None`` if the address server gives no valid answer."""
         try:
-            addresses = await fetch_name_servers(self.url)
+            addresses = await fetch_name_servers(self.url, None if self._tls is None else self._tls())
         except RemotingError as error:
             if not self._failing:
                 log.error("%s; retrying", error)  # noqa: TRY400

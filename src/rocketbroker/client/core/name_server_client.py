@@ -107,7 +107,9 @@ class NameServerClient:
 
     async def _fetch(self) -> None:
         try:
-            self._addresses = tuple(await fetch_name_servers(self._url)) or self._addresses
+            tls = self._remoting.tls
+            found = await fetch_name_servers(self._url, None if tls is None else tls())
+            self._addresses = tuple(found) or self._addresses
         except RemotingError as error:
             if not self._addresses:
                 raise NameServerError(str(error)) from error

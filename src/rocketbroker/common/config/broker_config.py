@@ -378,7 +378,7 @@ class BrokerConfig(
     )
     rmq_address_server_domain: UrlHost = setting(
         "jmenv.tbsite.net",
-        "Host of the address server, with :port unless the port is 8080.",
+        "Host of the address server, with :port unless the port is 8080, and with https:// before it for TLS.",
         Trait(takes=URL_HOST_WORDS),
     )
     rmq_address_server_sub_group: UrlPath = setting(

@@ -142,7 +142,7 @@ _URL_PATH = re.compile(r"[A-Za-z0-9._~/-]{1,255}\Z")
 
 LINE_WORDS = f"up to {_LINE_MAX} printable characters"
 HOST_WORDS = "an IP address or host name, without a port"
-URL_HOST_WORDS = "a host name or IP address, with :port unless that is the default"
+URL_HOST_WORDS = "a host name or IP address, with :port unless that is the default, and with https:// for TLS"
 URL_PATH_WORDS = "1 to 255 of the characters a-z A-Z 0-9 . _ ~ / -"
 # Default of addresses to listen on.
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104
@@ -202,7 +202,7 @@ def _check_bind_address(value: str) -> str:
 
 
 def _check_url_host(value: str) -> str:
-    host, colon, port = value.partition(":")
+    host, colon, port = value.removeprefix("https://").partition(":")
     if not is_host(host) or (colon and not _is_port(port)):
         raise ValueError("not a host with a port")
     return value

@@ -34,8 +34,15 @@ class ProxySettings:
     notes: tuple[str, ...] = ()
 
 
-def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entry] = ()) -> ProxySettings:
-    """Return the settings of the file ``path``, a JSON object; ``overrides`` win, such as those of the command line.
+def load_proxy_settings(
+    path: str | Path | None = None, overrides: Sequence[Entry] = (), defaults: Sequence[Entry] = ()
+) -> ProxySettings:
+    """Return the settings of a gRPC port.
+
+    Args:
+        path: a file with a JSON object.
+        overrides: settings that win over the file, such as those of the command line.
+        defaults: settings that the file wins over, such as those of the broker in the same process.
 
     Raises:
         ConfigError: The file cannot be read, or settings are invalid, one line for each.
@@ -44,6 +51,7 @@ def load_proxy_settings(path: str | Path | None = None, overrides: Sequence[Entr
     # The file of TLS and the environment are those of all servers of a machine.
     outgoing = fields_by_name(TlsClientSettings)
     entries = [each for each in outer_entries(os.environ, given) if each.key in outgoing]
+    entries = [*defaults, *entries]
     entries += [each for each in [*given, *overrides] if each.key != TLS_FILE_SETTING]
     resolved = resolve((ProxyConfig,), entries)
     proxy = resolved.model(ProxyConfig)

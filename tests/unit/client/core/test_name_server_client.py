@@ -148,7 +148,7 @@ async def test_a_request_that_no_version_of_a_name_server_has_to_serve_is_answer
 async def test_requests_at_once_wait_for_one_answer_of_the_address_server(monkeypatch: pytest.MonkeyPatch):
     urls: list[str] = []
 
-    async def fetch(url: str) -> list[str]:
+    async def fetch(url: str, _tls: object) -> list[str]:
         urls.append(url)
         await asyncio.sleep(0.01)
         if len(urls) == 1:
@@ -167,7 +167,7 @@ async def test_known_name_servers_are_used_while_the_address_server_is_asked(mon
     answer = asyncio.Event()
     answers = [["h:1"], ["h:2"]]
 
-    async def fetch(_url: str) -> list[str]:
+    async def fetch(_url: str, _tls: object) -> list[str]:
         if len(answers) == 1:
             await answer.wait()
         return answers.pop(0)
