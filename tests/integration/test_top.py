@@ -157,6 +157,7 @@ async def test_a_name_server_that_dies_leaves_the_last_figures(terminals: list[T
         terminal = terminals[0]
         await asyncio.to_thread(terminal.wait_for, "broker-a:0")
     await asyncio.to_thread(terminal.wait_for, "no new figures:")
+    await asyncio.to_thread(terminal.wait_for, " s old")
     terminal.press("q")
     assert (await asyncio.to_thread(terminal.end))[0] == 0
 

@@ -16,13 +16,22 @@ import msgspec
 
 # Controls that JSON leaves as they are: DEL, the 8-bit ones (0x9B begins a sequence), and those that turn text around.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Bodies have up to 4 MiB: only runs of other characters than these are looked at one by one.
+_NOT_PLAIN = re.compile("[^ -~]+")
 
 
 def escaped(text: str, keep: str = "") -> str:
     """Return a text with escapes such as ``\\x1b`` for characters that are not printable, except those to keep."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
+
+    def safe(found: re.Match[str]) -> str:
+        run = found[0]
+        if run in keep or run.isprintable():
+            return run
+        return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in run)
+
+    return _NOT_PLAIN.sub(safe, text)
 
 
 def say(*texts: object, err: bool = False) -> None:

@@ -1,5 +1,6 @@
 """Sub-commands about consumer groups (org.apache.rocketmq.tools.command.consumer)."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -18,6 +19,7 @@ from rocketbroker.app.mqadmin.command import (
     java_text,
     parse_attributes,
     sub_command,
+    with_hint,
 )
 from rocketbroker.app.mqadmin.running_info import running_info, running_info_lines
 from rocketbroker.app.terminal import Column, Table
@@ -52,8 +54,15 @@ class QueueRow(msgspec.Struct, rename="camel"):
     client_ip: str | None = msgspec.field(default=None, name="clientIP")
 
 
+class SilentBroker(msgspec.Struct):
+    """A broker whose figures are missing, and why."""
+
+    addr: str
+    error: str
+
+
 class GroupRow(msgspec.Struct, rename="camel"):
-    """One group: number, lowest version and kind of its clients, and its total lag."""
+    """One group: number, lowest version and kind of its clients, and its total lag at the brokers that answered."""
 
     group: str
     count: int
@@ -62,6 +71,7 @@ class GroupRow(msgspec.Struct, rename="camel"):
     model: str
     tps: float
     diff_total: int
+    silent_brokers: list[SilentBroker]
 
 
 @sub_command("consumerProgress", reads=True)
@@ -87,8 +97,11 @@ async def consumer_progress(
 async def progress_of_group(
     admin: AdminClient, group: str, topic: str | None, cluster: str | None, show_client_ip: bool
 ) -> Report:
-    """Return the progress of a group in each queue."""
-    stats = await admin.examine_consume_stats(group, topic, cluster)
+    """Return the progress of a group in each queue of the brokers that answer; the others are failures."""
+    errors: dict[str, RocketBrokerError] = {}
+    admin.ask_silent_servers_once()
+    stats = await admin.examine_consume_stats(group, topic, cluster, failures=errors)
+    silent = _silent(errors)
     owners = await _owners(admin, group) if show_client_ip else {}
     rows = [
         QueueRow(
@@ -111,6 +124,7 @@ async def progress_of_group(
         "consumeTps": stats.consume_tps,
         "diffTotal": diff,
         "inflightTotal": inflight,
+        "silentBrokers": silent,
     }
     lines = [
         "",
@@ -118,7 +132,13 @@ async def progress_of_group(
         f"Consume Diff Total: {diff}",
         f"Consume Inflight Total: {inflight}",
     ]
-    return Report(data, [group_table(rows, show_client_ip), *lines])
+    return Report(
+        data, [group_table(rows, show_client_ip, silent), *lines], [f"{each.addr}: {each.error}" for each in silent]
+    )
+
+
+def _silent(errors: dict[str, RocketBrokerError]) -> list[SilentBroker]:
+    return [SilentBroker(address, with_hint(error)) for address, error in errors.items()]
 
 
 class PopRow(msgspec.Struct, rename="camel"):
@@ -186,8 +206,8 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
     return owners
 
 
-def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
-    """Return the table of a group, one row for each queue."""
+def group_table(rows: list[QueueRow], show_client_ip: bool, silent: Sequence[SilentBroker] = ()) -> Table:
+    """Return the table of a group: a row for each queue, and one of dashes for each broker that did not answer."""
     titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
     titles += ["#Client IP"] * show_client_ip + ["#Diff", "#Inflight", "#LastTime"]
     cells = []
@@ -195,6 +215,7 @@ def group_table(rows: list[QueueRow], show_client_ip: bool) -> Table:
         cell = [row.topic, row.broker_name, str(row.queue_id), str(row.broker_offset), str(row.consumer_offset)]
         cell += [row.client_ip or "N/A"] * show_client_ip
         cells.append([*cell, str(row.diff), str(row.inflight), human_seconds(row.last_timestamp)])
+    cells += [["-", each.addr, *["-"] * (len(titles) - 2)] for each in silent]
     return Table([*map(Column, titles)], cells)
 
 
@@ -209,11 +230,14 @@ async def _progress_of_all(admin: AdminClient) -> Report:
         if not validate_group(group).valid:
             continue  # retry topic of POP, which has the names of group and topic
         try:
-            rows.append(await _group_row(admin, group))
+            row = await _group_row(admin, group)
         except TopicRouteError:
             continue  # deleted since the list was fetched
         except RocketBrokerError as error:
             failures.append(f"{group}: {error}")
+            continue
+        rows.append(row)
+        failures += [f"{group}, without {each.addr}: {each.error}" for each in row.silent_brokers]
     titles = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     cells = [
         [row.group, str(row.count), row.version, row.type, row.model, str(int(row.tps)), str(row.diff_total)]
@@ -224,9 +248,10 @@ async def _progress_of_all(admin: AdminClient) -> Report:
 
 async def _group_row(admin: AdminClient, group: str) -> GroupRow:
     """Return the clients and the total lag of one group."""
-    stats = await admin.examine_consume_stats(group)
+    errors: dict[str, RocketBrokerError] = {}
+    stats = await admin.examine_consume_stats(group, failures=errors)
     diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
-    row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff)
+    row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff, _silent(errors))
     try:
         clients = await admin.examine_consumer_connection_info(group)
     except BrokerResponseError as error:

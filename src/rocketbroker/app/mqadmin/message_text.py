@@ -14,6 +14,8 @@ from rocketbroker.client.admin.admin_client import MessageTrack
 from rocketbroker.codec.message.message_ext import MessageExt
 
 NO_TRANSACTION = "null"
+# Java's bytes, by their unsigned values.
+_SIGNED = [str(byte - 256 if byte > 127 else byte) for byte in range(256)]
 
 
 class MessageRow(msgspec.Struct, rename="camel"):
@@ -109,10 +111,10 @@ def message_line(message: MessageExt, broker_name: str, charset: str, *, with_bo
         "reconsumeTimes": message.reconsume_times,
         "preparedTransactionOffset": message.prepared_transaction_offset,
     }
-    signed = list(memoryview(message.body).cast("b"))
+    signed = ", ".join(map(_SIGNED.__getitem__, message.body))
     inner = (
         f"Message{{topic='{message.topic}', flag={message.flag}, properties={java_text(message.properties)}, "
-        f"body={signed}, transactionId='{NO_TRANSACTION}'}}"
+        f"body=[{signed}], transactionId='{NO_TRANSACTION}'}}"
     )
     shown = ", ".join([*(f"{name}={value}" for name, value in fields.items()), f"toString()={inner}"])
     body = text_of(message.body, charset) if with_body else "NOT PRINT BODY"

@@ -25,6 +25,8 @@ _KEYS = {
     b"\x1b[5~": "pageup", b"\x1b[6~": "pagedown", b"\x1b[H": "home", b"\x1b[F": "end", b"\x1b[1~": "home",
     b"\x1b[4~": "end", b"\x1b": "escape", b"\r": "enter", b"\n": "enter", b"\x7f": "backspace", b"\x08": "backspace",
 }  # fmt: skip
+# Seconds between two looks at the age of the figures.
+_AGE_S = 1.0
 _EACH_KEY = sorted(_KEYS, key=len, reverse=True)
 
 
@@ -122,20 +124,27 @@ async def watch(collector: Collector, snapshot: Snapshot, interval_s: float) -> 
     from rocketbroker.app.mqadmin.top_screen import Screen
 
     loop = asyncio.get_running_loop()
-    screen, changed = Screen(), asyncio.Event()
+    screen, changed, seen = Screen(), asyncio.Event(), loop.time()
     console, tasks = Console(highlight=False, markup=False, emoji=False), TaskOwner("top")
 
     async def look() -> None:
-        nonlocal snapshot
+        nonlocal snapshot, seen
         while not screen.is_over:
             await asyncio.sleep(interval_s)
             if screen.is_paused:
                 continue
+            screen.is_asking = True
             try:
                 snapshot = await collector.look()
-                screen.failure = ""
+                screen.failure, seen = "", loop.time()
             except RocketBrokerError as error:
                 screen.failure = str(error)
+            screen.is_asking = False
+            screen.grow_old(loop.time() - seen, interval_s)
+            changed.set()
+
+    def grow_old() -> None:
+        if screen.grow_old(loop.time() - seen, interval_s):
             changed.set()
 
     def read_keys() -> None:
@@ -155,6 +164,7 @@ async def watch(collector: Collector, snapshot: Snapshot, interval_s: float) -> 
         loop.add_signal_handler(signal.SIGWINCH, changed.set)
         looking = tasks.start(look(), "look")
         looking.add_done_callback(lambda _task: changed.set())
+        tasks.every(_AGE_S, grow_old, "grow old")
         try:
             while not screen.is_over:
                 live.update(Group(*screen.lines(snapshot, console.width, console.height)), refresh=True)

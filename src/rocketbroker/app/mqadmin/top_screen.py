@@ -18,6 +18,8 @@ from rocketbroker.app.terminal import escaped
 
 #: Used share of a disk from which on it is shown as a warning, and as critical.
 DISK_WARNING, DISK_CRITICAL = 0.75, 0.85
+#: Seconds that a look may take before the screen says that it is old.
+LATE_S = 2.0
 _GAP = 2
 _LEAST_NAME = 10
 
@@ -131,6 +133,8 @@ class Screen:
         is_paused: true while the figures are kept.
         is_over: true once q was pressed.
         failure: why the newest look failed, empty if it did not.
+        age_s: age of figures that should have been replaced by now, in seconds; ``None`` while they are fresh.
+        is_asking: true while servers are asked.
     """
 
     view: View = View.BROKERS
@@ -144,6 +148,18 @@ class Screen:
     is_paused: bool = False
     is_over: bool = False
     failure: str = ""
+    age_s: float | None = None
+    is_asking: bool = False
+
+    def grow_old(self, age_s: float, interval_s: float) -> bool:
+        """Note the age of the figures; return true if the screen changes by it.
+
+        Args:
+            age_s: seconds since the end of the last look that succeeded.
+            interval_s: seconds from the end of one look to the begin of the next.
+        """
+        before, self.age_s = self.age_s, age_s if age_s > interval_s + LATE_S else None
+        return before is not None or self.age_s is not None
 
     def rows(self, snapshot: Snapshot) -> list[Any]:
         """Return the rows of the list in order."""
@@ -214,7 +230,7 @@ class Screen:
 
     def lines(self, snapshot: Snapshot, width: int, height: int) -> list[Text]:
         """Return the screen for a snapshot: at most ``height`` lines of at most ``width`` columns."""
-        head = [*_flow(_summary(snapshot), width), self._tabs(snapshot, width)]
+        head = [*_flow(_summary(snapshot, self._age()), width), self._tabs(snapshot, width)]
         if self.failure:
             head.append(_cut(f"no new figures: {self.failure}", width, "bold red"))
         foot = _flow([(word, "dim") for word in self._help()], width)
@@ -223,6 +239,12 @@ class Screen:
         body = self._list(snapshot, width, room) if opened is None else self._details(opened, width, room)
         body += [Text()] * (room - len(body))
         return [*head, *body, *foot][:height]
+
+    def _age(self) -> list[tuple[str, str]]:
+        if self.age_s is None:
+            return []
+        late = ", an answer is late" if self.is_asking else ""
+        return [(f"{self.age_s:,.0f} s old{late}", "bold yellow")]
 
     def _tabs(self, snapshot: Snapshot, width: int) -> Text:
         tabs = Text(no_wrap=True)
@@ -304,8 +326,8 @@ def _style(row: Any) -> str:
     return "yellow" if waits or disk >= DISK_WARNING else ""
 
 
-def _summary(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Return the figures of the whole cluster, each with its style."""
+def _summary(snapshot: Snapshot, age: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the figures of the whole cluster, each with its style, and their age after the time."""
     brokers = snapshot.brokers
     down = sum(not row.runtime for row in brokers)
     disk = max((row.disk for row in brokers if row.disk is not None), default=None)
@@ -314,6 +336,7 @@ def _summary(snapshot: Snapshot) -> list[tuple[str, str]]:
     stored = sum(row.in_rate for row in brokers if row.broker_id == 0)
     return [
         (time.strftime("%H:%M:%S", time.localtime(snapshot.time / 1000)), "bold"),
+        *age,
         (f"brokers {len(brokers)}" + (f" ({down} down)" if down else ""), "bold red" if down else ""),
         (f"in {_rate(stored)}/s", ""),
         (f"out {_rate(sum(row.out_rate for row in brokers))}/s", ""),

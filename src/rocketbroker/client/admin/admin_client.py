@@ -34,7 +34,7 @@ from rocketbroker.codec.remoting.headers.message import (
 )
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.common.errors import BrokerResponseError, CodecError, RocketBrokerError
 
 _NO_END = 2**63 - 1
 
@@ -81,6 +81,7 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
         route_topic: str | None = None,
         *,
         addresses: Sequence[str] | None = None,
+        failures: dict[str, RocketBrokerError] | None = None,
     ) -> ConsumeStats:
         """Return the progress of a group in each queue, of one ``topic`` or of all.
 
@@ -89,6 +90,7 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
             topic: the only topic to look at.
             route_topic: topic or cluster whose route to use, for an LMQ.
             addresses: the brokers to ask; by default those of the group's route.
+            failures: takes the errors of brokers by address, if another one answers; without it they are raised.
 
         Raises:
             TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
@@ -99,9 +101,17 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
         total = ConsumeStats()
         for address in addresses:
             header = GetConsumeStatsRequestHeader(group, topic)
-            stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+            try:
+                stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+            except RocketBrokerError as error:
+                if failures is None:
+                    raise
+                failures[address] = error
+                continue
             total.offset_table.update(stats.offset_table)
             total.consume_tps += stats.consume_tps
+        if failures and len(failures) == len(addresses):
+            raise failures[addresses[0]]
         return total
 
     async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:

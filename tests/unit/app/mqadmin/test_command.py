@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketbroker.app.mqadmin.cli import app
+from rocketbroker.app.mqadmin.command import EXIT_FAILED
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.message_id import decode_message_id, host_bytes
@@ -23,6 +24,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from tests.support.admin_schemas import checked_json
+from tests.support.ports import LOOPBACK, free_ports
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 RUNTIME = {
@@ -377,6 +379,31 @@ async def test_consumer_progress_of_an_online_group():
         assert (row["count"], row["version"], row["type"], row["model"]) == (2, "V4_9_4", "PUSH", "CLUSTERING")
         data = await stage.json("consumerProgress", "-g", "CG", "-s", "true")
     assert data["queues"][0]["clientIP"] == "192.0.2.3"
+
+
+async def test_consumer_progress_prints_what_is_known_where_a_broker_does_not_answer():
+    nobody = f"{LOOPBACK}:{free_ports()}"
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(ScriptedServer(scripts()))
+        route = route_of({"broker-a": broker.address, "broker-b": nobody})
+        topics: Script = lambda _fields, _body: response(body=TopicList(["%RETRY%CG"]).encode())  # noqa: E731
+        names = await stack.enter_async_context(
+            name_server({"%RETRY%CG": route}, {RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics})
+        )
+        stage = Stage(broker, names)
+        code, out, err = await stage.call("consumerProgress", "-g", "CG")
+        assert code == EXIT_FAILED
+        assert err.startswith(f"mqadmin: {nobody}: ")
+        assert [line.split() for line in out.splitlines()[1:3]] == [
+            ["T", "broker-a", "1", "10", "7", "3", "1", "N/A"],
+            ["-", nobody, *["-"] * 6],
+        ]
+        code, out, err = await stage.call("consumerProgress")
+        assert (code, out.splitlines()[1].split()) == (EXIT_FAILED, ["CG", "0", "OFFLINE", "2", "3"])
+        assert f"CG, without {nobody}: " in err
+        code, out, _ = await stage.call("consumerProgress", "--json")
+        (row,) = json.loads(out)["groups"]
+        assert (code, [each["addr"] for each in row["silentBrokers"]]) == (EXIT_FAILED, [nobody])
 
 
 async def test_query_msg_by_id(stage: Stage):

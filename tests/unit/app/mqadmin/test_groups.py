@@ -12,7 +12,7 @@ from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import RemotingTimeoutError
+from rocketbroker.common.errors import RemotingTimeoutError, RocketBrokerError
 
 
 class Admin(AdminClient):
@@ -23,7 +23,13 @@ class Admin(AdminClient):
         self._stats = stats
 
     async def examine_consume_stats(
-        self, _group: str, _topic: str | None = None, _cluster: str | None = None, *, addresses: object = None
+        self,
+        _group: str,
+        _topic: str | None = None,
+        _cluster: str | None = None,
+        *,
+        addresses: object = None,
+        failures: dict[str, RocketBrokerError] | None = None,
     ) -> ConsumeStats:
         return self._stats
 
@@ -97,7 +103,13 @@ async def test_a_frozen_broker_hides_only_the_groups_that_it_has():
             return ["%RETRY%frozen", "%RETRY%well"]
 
         async def examine_consume_stats(
-            self, group: str, _topic: str | None = None, _route: str | None = None, *, addresses: object = None
+            self,
+            group: str,
+            _topic: str | None = None,
+            _route: str | None = None,
+            *,
+            addresses: object = None,
+            failures: dict[str, RocketBrokerError] | None = None,
         ) -> ConsumeStats:
             if group == "frozen":
                 raise RemotingTimeoutError("no answer")

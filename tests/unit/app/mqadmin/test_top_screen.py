@@ -166,3 +166,17 @@ def test_what_a_client_chose_cannot_steer_the_terminal():
     shown = text(Screen(View.GROUPS, opened="G"), snapshot=snapshot)
     assert "\x1b" not in shown
     assert "id\\x1b]0;title\\x07" in shown
+
+
+def test_figures_that_should_have_been_replaced_show_their_age():
+    screen = Screen()
+    assert not screen.grow_old(3.9, interval_s=2)
+    assert "old" not in text(screen)
+    assert screen.grow_old(7.2, interval_s=2)
+    assert " 7 s old  " in text(screen)
+    screen.is_asking = True
+    assert "7 s old, an answer is late" in text(screen)
+    assert screen.grow_old(0.0, interval_s=2), "the screen loses its note"
+    assert "old" not in text(screen)
+    screen.grow_old(7.2, interval_s=2)
+    assert all(len(line) <= 40 for line in text(screen, 40).split("\n"))
