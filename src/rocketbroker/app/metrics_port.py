@@ -92,7 +92,6 @@ class BrokerMetricsPort(MetricsService):
             broker.subscription_groups,
             broker.producers,
             broker.consumers,
-            check_points.queues,
             broker.stats,
             meters,
             fast_failure,

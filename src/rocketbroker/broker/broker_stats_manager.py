@@ -60,15 +60,17 @@ class StatsItem:
         times: requests that put or got messages.
         size: bytes.
         misses: requests that got none, or whose messages the store rejected.
+        popped, popped_size: messages and bytes that pops got; ``nums`` and ``size`` have them too.
     """
 
-    __slots__ = ("_windows", "misses", "nums", "size", "times")
+    __slots__ = ("_windows", "misses", "nums", "popped", "popped_size", "size", "times")
 
     def __init__(self, now_ms: int) -> None:
         self.nums = 0
         self.times = 0
         self.size = 0
         self.misses = 0
+        self.popped = self.popped_size = 0
         start = _Sample(now_ms, 0, 0, 0)
         # One interval more than the window: its begin lies within the first one.
         self._windows = tuple(
@@ -81,9 +83,15 @@ class StatsItem:
         self.times += times
         self.size += size
 
+    def add_popped(self, nums: int, size: int) -> None:
+        """Count a pop that got messages."""
+        self.add(nums, size)
+        self.popped += nums
+        self.popped_size += size
+
     def clear(self, now_ms: int) -> None:
         """Reset the counts and the windows."""
-        self.nums = self.times = self.size = self.misses = 0
+        self.nums = self.times = self.size = self.misses = self.popped = self.popped_size = 0
         for window in self._windows:
             window.clear()
             window.append(_Sample(now_ms, 0, 0, 0))

@@ -16,6 +16,8 @@ from rocketbroker.common.histogram import Histogram
 SIZE_BOUNDS: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 FINISH_BOUNDS: Final = (5, 60, 600, 3600, 43_200, 86_400)
 DELAY_BOUNDS: Final = (60, 600, 3600, 43_200, 86_400, 259_200)
+#: In ms.
+SCAN_BOUNDS: Final = (1, 10, 100, 1000, 2000, 3000)
 
 NORMAL: Final = "normal"
 FIFO: Final = "fifo"
@@ -120,6 +122,15 @@ class SendMeter:
             self.sent(self._topic, each, its_size, nums // requests)
 
 
+class OwnReads:
+    """Messages, and their bytes, that a service of the broker read from a system topic."""
+
+    __slots__ = ("nums", "size")
+
+    def __init__(self) -> None:
+        self.nums = self.size = 0
+
+
 class MessageMeters:
     """All such counts, by topic.
 
@@ -133,6 +144,9 @@ class MessageMeters:
         timer_dequeued: messages that it delivered.
         delay_latency: age of timer messages when they were delivered, in seconds, by topic.
         revived: messages that returned to a retry topic of POP, by group, topic and result of the put.
+        revive_out: check points of POP whose messages were due, by group, topic and queue of the revive topic.
+        scans: times of looks at the check points that are due, in ms.
+        own_reads: messages and bytes that services of the broker read from system topics, by topic and group.
     """
 
     def __init__(self) -> None:
@@ -145,6 +159,9 @@ class MessageMeters:
         self.timer_dequeued: Counter[str] = Counter()
         self.delay_latency: dict[str, Histogram] = {}
         self.revived: Counter[tuple[str, str, str]] = Counter()
+        self.revive_out: Counter[tuple[str, str, int]] = Counter()
+        self.scans = Histogram(SCAN_BOUNDS)
+        self.own_reads: dict[tuple[str, str], OwnReads] = {}
 
     def traffic(self, topic: str, kind: str) -> Traffic:
         """Return the counts of a topic's messages of one type, to keep and to add to."""
@@ -152,6 +169,14 @@ class MessageMeters:
         if found is None:
             found = self.sends[topic, kind] = Traffic()
         return found
+
+    def read(self, topic: str, group: str, size: int) -> None:
+        """Count a message that a service of the broker read from a system topic."""
+        found = self.own_reads.get((topic, group))
+        if found is None:
+            found = self.own_reads[topic, group] = OwnReads()
+        found.nums += 1
+        found.size += size
 
     def ended(self, topic: str, age_s: float, *, committed: bool) -> None:
         """Count the end of a transaction that a producer ended."""
@@ -173,8 +198,10 @@ class MessageMeters:
         """Forget the counts of a deleted topic."""
         for kind in (NORMAL, FIFO, DELAY, TRANSACTION):
             self.sends.pop((topic, kind), None)
-        for key in [key for key in self.revived if key[1] == topic]:
-            del self.revived[key]
+        for revived in [key for key in self.revived if key[1] == topic]:
+            del self.revived[revived]
+        for out in [key for key in self.revive_out if key[1] == topic]:
+            del self.revive_out[out]
         for table in (
             self.half_messages,
             self.committed,

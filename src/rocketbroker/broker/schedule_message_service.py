@@ -18,7 +18,7 @@ from rocketbroker.codec.message.message_const import (
 )
 from rocketbroker.codec.message.message_properties import get_property, replace_property
 from rocketbroker.codec.message.raw_records import ExpectedRecord
-from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC
+from rocketbroker.codec.message.topic_validator import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
 from rocketbroker.codec.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -267,6 +267,7 @@ class ScheduleMessageService(ConfigManager[DelayOffsetSerializeWrapper]):
                     delivery.count(message.topic, result)
                     if delivery.meters is not None and result.size:
                         delivery.meters.traffic(message.topic, DELAYED).add(1, result.size)
+                        delivery.meters.read(RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP, result.size)
                     continue
                 text = "delay level %s: message %s could not be stored in topic %s: %s %s"
                 log.error(text, level, delivered_to, message.topic, result.status, result.reason)

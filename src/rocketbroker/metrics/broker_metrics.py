@@ -14,7 +14,6 @@ from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
 from rocketbroker.broker.message_meters import MessageMeters
-from rocketbroker.broker.pop.pop_queues import PopQueues
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.pop_info import normal_topic
@@ -72,7 +71,6 @@ class BrokerTables:
     groups: SubscriptionGroupManager
     producers: ProducerManager
     consumers: ConsumerManager
-    pops: PopQueues
     stats: BrokerStatsManager
     meters: MessageMeters
     sends: WaitingSends
@@ -205,11 +203,11 @@ class BrokerMetricsManager:
         yield counter("rocketmq_throughput_in_total", ((labels(*key), each.size) for key, each in sends))
         sizes = ((labels(*key), each.sizes) for key, each in sends)
         yield histogram("rocketmq_message_size", sizes, "Incoming messages size")
-        popped = {(queue.topic, queue.group) for queue in self._tables.pops}
-        yield counter("rocketmq_messages_out_total", self._out(popped, is_bytes=False))
-        yield counter("rocketmq_throughput_out_total", self._out(popped, is_bytes=True))
+        yield counter("rocketmq_messages_out_total", self._out(is_bytes=False))
+        yield counter("rocketmq_throughput_out_total", self._out(is_bytes=True))
 
-    def _out(self, popped: set[tuple[str, str]], *, is_bytes: bool) -> Samples:
+    def _out(self, *, is_bytes: bool) -> Samples:
+        """Yield what groups got: a series of pulls, and one with ``is_retry`` of pops; then the broker's own reads."""
         for key, item in list(self._tables.stats.gets.items()):
             topic, _, group = key.partition("@")
             labels = {
@@ -217,12 +215,17 @@ class BrokerMetricsManager:
                 "consumer_group": group,
                 "is_system": str(is_system_group(group) or is_system_topic(topic)).lower(),
             }
-            if (topic, group) in popped:
-                labels["is_retry"] = str(labels["topic"] != topic).lower()
-            elif topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
+            if item.popped:
+                is_retry = str(labels["topic"] != topic).lower()
+                yield {**labels, "is_retry": is_retry}, item.popped_size if is_bytes else item.popped
+            pulled = item.nums - item.popped
+            if not pulled or topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
                 yield None
                 continue
-            yield (labels, item.size if is_bytes else item.nums) if item.nums else None
+            yield labels, item.size - item.popped_size if is_bytes else pulled
+        for (topic, group), reads in list(self._tables.meters.own_reads.items()):
+            labels = {"topic": topic, "consumer_group": group, "is_system": "true"}
+            yield labels, reads.size if is_bytes else reads.nums
 
     def _connections(self) -> Iterator[Family]:
         yield gauge("rocketmq_producer_connections", self._producer_connections())

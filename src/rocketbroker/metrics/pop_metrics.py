@@ -1,7 +1,7 @@
 """POP (org.apache.rocketmq.broker.metrics.PopMetricsManager).
 
-All open check points are in memory here, and nothing is read from the revive topic. So there are no figures of such
-reads and of scans of a buffer.
+All open check points are in memory here, and nothing is read from the revive topic: a check point comes out of it when
+its messages are due, and acknowledgements never do. A scan of the buffer is a look at what is due.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
 from rocketbroker.common.clock import Clock
-from rocketbroker.metrics.family import Family, Samples, counter, gauge
+from rocketbroker.metrics.family import Family, Samples, counter, gauge, histogram
 
 
 class PopMetricsManager:
@@ -36,7 +36,14 @@ class PopMetricsManager:
             "rocketmq_pop_revive_latency_milliseconds",
             [({"queue_id": str(each)}, late_ms if number else 0) for each, number in due.items()],
         )
+        scans = self._meters.scans
+        yield histogram(
+            "rocketmq_pop_buffer_scan_time_consume_milliseconds",
+            [({}, scans)] if scans.count else (),
+            "Time consuming of pop buffer scan",
+        )
         yield counter("rocketmq_pop_revive_in_message_total", self._stored())
+        yield counter("rocketmq_pop_revive_out_message_total", self._out())
         yield counter("rocketmq_pop_revive_retry_messages_total", self._revived())
 
     def _stored(self) -> Samples:
@@ -56,6 +63,18 @@ class PopMetricsManager:
                     },
                     number,
                 )
+
+    def _out(self) -> Samples:
+        for (group, topic, queue_id), number in list(self._meters.revive_out.items()):
+            yield (
+                {
+                    "consumer_group": group,
+                    "topic": topic,
+                    "queue_id": str(queue_id),
+                    "revive_message_type": "CK",
+                },
+                number,
+            )
 
     def _revived(self) -> Samples:
         for (group, topic, status), number in list(self._meters.revived.items()):

@@ -159,6 +159,11 @@ class DefaultStoreMetricsManager:
             _by_topic(meters.delay_latency),
             "Timer message set latency distribution",
         )
+        waiting = self._timer.metrics()
+        if waiting is not None:
+            counts = {topic: each.count for topic, each in waiting.timing_count.items()}
+            # A topic of which all are delivered stays, with 0.
+            yield gauge("rocketmq_timing_messages", _by_topic(dict.fromkeys(meters.timer_enqueued, 0) | counts))
         yield gauge(
             "rocketbroker_timing_messages",
             [({}, timer.waiting)],

@@ -400,7 +400,7 @@ class PopMessageProcessor:
             pop.message_offsets.append(msg_offset_entry(retry, queue.queue_id, offsets))
             pop.buffers += buffers
             pop.count += len(offsets)
-            self._stats.group_get(queue.topic, queue.group).add(result.message_count, result.total_size)
+            self._stats.group_get(queue.topic, queue.group).add_popped(result.message_count, result.total_size)
             self._send_backs.give(pop.connection, result.total_size)
         if following > offset and not (header.order and result.message_count):
             self._queues.commit(queue, following, pop.connection.share)

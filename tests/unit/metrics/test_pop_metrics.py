@@ -67,6 +67,10 @@ async def test_returned_messages_count_by_the_result(broker: PopBroker):
     while broker.check_points.count:
         await broker.revive.advance()
 
-    assert figures(broker, meters)["revive_retry_messages_total"] == [
-        ({"consumer_group": "G", "topic": "T", "put_status": "PUT_OK"}, 1)
-    ]
+    found = figures(broker, meters)
+    ((labels, number),) = found["revive_out_message_total"]
+    assert labels.pop("queue_id") in map(str, range(8))
+    assert (labels, number) == ({"consumer_group": "G", "topic": "T", "revive_message_type": "CK"}, 1)
+    ((_, scans),) = found["buffer_scan_time_consume_milliseconds"]
+    assert scans.count == sum(scans.buckets) > 0
+    assert found["revive_retry_messages_total"] == [({"consumer_group": "G", "topic": "T", "put_status": "PUT_OK"}, 1)]

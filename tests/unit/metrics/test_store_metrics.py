@@ -36,6 +36,7 @@ async def test_figures_of_store_and_timer(tmp_path: Path):
         assert value(found, "storage_dispatch_behind_bytes") > 0
         assert value(found, "storage_message_reserve_time_milliseconds") == 5_000
         assert value(found, "timer_enqueue_total") == 2
+        assert value(found, "timing_messages") == 0
         assert value(found, "delay_message_latency_seconds").buckets[1] == 1
         store.appender.dispatch()
         assert value(await manager.families(), "storage_dispatch_behind_bytes") == 0

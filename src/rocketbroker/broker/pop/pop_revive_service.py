@@ -121,6 +121,14 @@ class PopReviveService:
 
     async def advance(self) -> float:
         """Return what is due now, in part; return the seconds until the next part."""
+        if (meters := self._stats.meters) is None:
+            return await self._advance()
+        began = self._clock.monotonic()
+        pause_s = await self._advance()
+        meters.scans.add((self._clock.monotonic() - began) * 1000)
+        return pause_s
+
+    async def _advance(self) -> float:
         check_points, now = self._check_points, self._clock.time_ms()
         due = check_points.due(now, _MOST_DUE)
         room = _MOST_RETURNED
@@ -159,8 +167,10 @@ class PopReviveService:
                     problem = f"[{result.status.name}] {result.reason}"
         except (StoreError, BrokerResponseError) as error:
             problem = str(error)
+        queue = check_point.queue
+        if not check_point.left and self._stats.meters is not None:
+            self._stats.meters.revive_out[queue.group, queue.topic, check_point.revive_queue_id] += 1
         if problem and check_point.left:
-            queue = check_point.queue
             text = "messages of topic %s that group %s popped cannot return, and are tried again: %s"
             log.error(text, queue.topic, queue.group, problem)
             self._check_points.postpone(check_point, self._clock.time_ms() + _RETRY_MS)

@@ -13,6 +13,7 @@ from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService, read_half
 from rocketbroker.broker.transaction.transactional_message_util import (
+    CID_SYS_RMQ_TRANS,
     QUEUE_ID,
     check_times,
     checked_copy,
@@ -247,6 +248,8 @@ class TransactionalMessageCheckService:
             log.error("half message %s is skipped: it is not at %s of the CommitLog, or is damaged", offset, entry)
             half_offsets.end(offset)
             return True
+        if (meters := self._transactions.meters) is not None:
+            meters.read(RMQ_SYS_TRANS_HALF_TOPIC, CID_SYS_RMQ_TRANS, half.store_size)
         return self._check_half(half if kept is None or not kept.times else with_check_times(half, kept.times))
 
     def _check_half(self, half: MessageExt) -> bool:

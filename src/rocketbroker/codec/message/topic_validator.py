@@ -21,6 +21,8 @@ LMQ_PREFIX: Final = "%LMQ%"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 #: Groups of the brokers themselves (MixAll.CID_RMQ_SYS_PREFIX).
 CID_RMQ_SYS_PREFIX: Final = "CID_RMQ_SYS_"
+#: Group under which the delivery of delay levels counts (MixAll.SCHEDULE_CONSUMER_GROUP).
+SCHEDULE_CONSUMER_GROUP: Final = "SCHEDULE_CONSUMER"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"

@@ -15,7 +15,11 @@ from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager, RetryMessageFilter, filter_of
 from rocketbroker.broker.longpolling.pull_request import Wanted
 from rocketbroker.broker.topic.subscription_group_manager import BUILT_IN_GROUPS, SubscriptionGroupManager
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_system_group
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    SCHEDULE_CONSUMER_GROUP,
+    is_system_group,
+)
 from rocketbroker.codec.remoting.bodies.client import ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import INDEX_PERM_READ, SubscriptionGroupConfig
 from rocketbroker.codec.remoting.handler import Connection
@@ -31,7 +35,7 @@ _READ_FORBIDDEN: Final = 1 << INDEX_PERM_READ
 
 _ACTIVELY: Final = ConsumeType.CONSUME_ACTIVELY
 # Groups of tools, which always may pull (MixAll.isSysConsumerGroupPullMessage).
-_PULLING_TOOLS: Final = {*BUILT_IN_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"}
+_PULLING_TOOLS: Final = {*BUILT_IN_GROUPS, "DEFAULT_CONSUMER", SCHEDULE_CONSUMER_GROUP, "__MONITOR_CONSUMER"}
 
 _ANY_SIZE: Final = 1 << 30
 
