@@ -83,7 +83,13 @@ class Admin(AdminClient):
         return ["TBW102"]
 
     async def examine_consume_stats(
-        self, group: str, _topic: str | None = None, _route: str | None = None, *, addresses: object = None
+        self,
+        group: str,
+        _topic: str | None = None,
+        _route: str | None = None,
+        *,
+        addresses: object = None,
+        failures: object = None,
     ) -> ConsumeStats:
         self.asked.append(group)
         if group == "gone":
