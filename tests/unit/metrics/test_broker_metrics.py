@@ -1,6 +1,6 @@
 """Names that metrics give to clients, and messages that groups got."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -33,8 +33,9 @@ class Got:
     def __init__(self) -> None:
         self.meters = MessageMeters()
         self.stats = BrokerStatsManager(FakeClock(), "C", self.meters)
-        tables = BrokerTables(*[cast("Any", None)] * 4, self.stats, self.meters, cast("Any", None))
-        self._manager = BrokerMetricsManager(cast("Any", None), tables, *[cast("Any", None)] * 5)
+        none: Any = None
+        tables = BrokerTables(none, none, none, none, self.stats, self.meters, none)
+        self._manager = BrokerMetricsManager(none, tables, none, none, none, none, none)
 
     def samples(self, *, is_bytes: bool = False) -> list[tuple[Any, ...]]:
         """Topic, group, ``is_retry`` or None, and number of each series."""
