@@ -17,8 +17,9 @@ from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config.load import load_namesrv_settings
 from rocketbroker.testing import RocketMQServer
-from tests.support.raw_client import RawAnswer, RawClient
+from tests.support.raw_client import RawAnswer
 from tests.support.raw_requests import consumer_data, pull_fields, send_fields
+from tests.support.signed_client import SignedClient
 from tests.support.waiting import until
 
 ROOT, INNER = ("root", "root-secret"), ("inner", "inner-secret")
@@ -68,26 +69,12 @@ CASES = [
 ALSO = {Code.PULL_MESSAGE: [(f"Group:{GROUP}", "Sub")], Code.QUERY_CONSUMER_OFFSET: [(f"Group:{GROUP}", "Get")]}
 
 
-class Peer:
-    """A connection that signs as one user, or as nobody."""
-
-    def __init__(self, address: str, user: tuple[str, str] | None = None) -> None:
-        self.client = RawClient(address)
-        self._signer = None if user is None else RequestSigner(*user)
-
-    def ask(self, code: Code, fields: dict[str, Any] | None = None, body: bytes = b"") -> RawAnswer:
-        command = request(code, dict(fields or {}), body)
-        if self._signer is not None:
-            self._signer.sign(command)
-        return self.client.ask(code, command.header, body)
-
-
 class Cluster:
     """A server, and connections of its users; ``allow`` and ``clear`` set the policies of joe."""
 
     def __init__(self, mq: RocketMQServer) -> None:
         self.broker, self.namesrv = mq.broker_addr, mq.namesrv_addr
-        self._peers: list[Peer] = []
+        self._peers: list[SignedClient] = []
         self.root = self.peer(ROOT)
         self.ok(self.root.ask(Code.AUTH_CREATE_USER, {"username": JOE[0]}, b'{"password":"%s"}' % JOE[1].encode()))
         self.ok(
@@ -101,8 +88,8 @@ class Cluster:
         )  # fmt: skip
         self.joe = self.peer(JOE)
 
-    def peer(self, user: tuple[str, str] | None = None, address: str = "") -> Peer:
-        peer = Peer(address or self.broker, user)
+    def peer(self, user: tuple[str, str] | None = None, address: str = "") -> SignedClient:
+        peer = SignedClient(address or self.broker, user)
         self._peers.append(peer)
         return peer
 
@@ -131,7 +118,7 @@ class Cluster:
 
     def close(self) -> None:
         for peer in self._peers:
-            peer.client.close()
+            peer.close()
 
 
 @pytest.fixture(scope="module")
@@ -299,11 +286,11 @@ async def test_routes_need_a_right_where_that_is_asked_for(tmp_path: Path):
 
 
 def route_code(address: str, user: tuple[str, str] | None) -> int:
-    peer = Peer(address, user)
+    peer = SignedClient(address, user)
     try:
         return peer.ask(Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}).code
     finally:
-        peer.client.close()
+        peer.close()
 
 
 def test_users_and_policies_outlive_a_restart(tmp_path):
@@ -312,7 +299,7 @@ def test_users_and_policies_outlive_a_restart(tmp_path):
         cluster.allow((f"Topic:{TOPIC}", "Get"))
         cluster.close()
     with RocketMQServer(PROPERTIES, store=tmp_path) as mq:
-        joe = Peer(mq.broker_addr, JOE)
+        joe = SignedClient(mq.broker_addr, JOE)
         Cluster.ok(joe.ask(Code.GET_MAX_OFFSET, QUEUE))
         assert joe.ask(Code.GET_BROKER_CONFIG).code == ResponseCode.NO_PERMISSION
         joe.client.close()
@@ -333,13 +320,13 @@ async def test_a_slave_takes_over_users_and_policies_and_checks_by_them(tmp_path
             assert access is not None
             await until(lambda: "joe" in access.store.rules.acls, 40)
             await until(lambda: broker.controller.replication.problem() == "", 40)
-            joe, root = Peer(broker.address, JOE), Peer(broker.address, ROOT)
+            joe, root = SignedClient(broker.address, JOE), SignedClient(broker.address, ROOT)
             assert (await asyncio.to_thread(joe.ask, Code.GET_MAX_OFFSET, QUEUE)).code == ResponseCode.SUCCESS
             assert (await asyncio.to_thread(joe.ask, Code.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
             refused = await asyncio.to_thread(root.ask, Code.AUTH_DELETE_USER, {"username": "joe"})
             assert "make the change at the master" in refused.remark
             for peer in (joe, root):
-                peer.client.close()
+                peer.close()
         finally:
             await broker.stop()
             cluster.close()

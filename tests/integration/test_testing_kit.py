@@ -145,7 +145,7 @@ async def test_clients_live_by_the_clock_of_the_system(mq: RocketMQServer):
 
 def is_connected(mq: RocketMQServer) -> bool:
     [broker] = mq._brokers()
-    return broker.controller.producers.available_channel("orders") is not None
+    return broker.controller.producers.available_channel("orders", "orders") is not None
 
 
 async def test_a_lock_of_a_queue_ends_with_the_clock(mq: RocketMQServer):

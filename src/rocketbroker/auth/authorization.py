@@ -16,6 +16,10 @@ each kind at most one key can fit - the literal of that name, the prefix of one 
 looks these up from the first to the last, so a decision costs one look-up for each length of a prefix that the user has
 (at most 255), however many entries there are. Entries of one key are kept with Deny first.
 
+A topic of the broker's own, where half, delayed and timer messages of all topics wait, is covered by an entry for its
+name alone. Any other entry that allows it counts only for users with Get on the cluster: ``Topic:*`` is meant for the
+topics of an application. ``check`` follows this if it is given the cluster.
+
 Decisions are cached per user, resource, actions and address. A cache belongs to one ``AccessRules``, which never
 changes: a change of any user or policy makes new rules, and with them a new cache, so no decision outlives the policy
 that it followed. ``version`` tells a connection that keeps decisions of its own that there are new rules.
@@ -43,6 +47,12 @@ from rocketbroker.auth.policies import (
     network_of,
 )
 from rocketbroker.auth.users import User
+from rocketbroker.codec.message.topic_validator import (
+    CLIENT_SYSTEM_TOPICS,
+    REPLY_TOPIC_POSTFIX,
+    RMQ_SYS_TRACE_TOPIC,
+    is_system_topic,
+)
 
 #: Decisions kept, some 500 bytes each; all are dropped when there are more.
 CACHE_SIZE: Final = 10_000
@@ -60,10 +70,17 @@ class Right(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Outcome for one right; ``entry`` is the one that decided, ``None`` if no entry matches."""
+    """Outcome for one right.
+
+    Attributes:
+        allowed: the policies allow it.
+        entry: the one that decided, ``None`` if no entry matches.
+        needs_cluster: it may be one of the broker's own topics, and the entry does not name it.
+    """
 
     allowed: bool
     entry: PolicyEntry | None
+    needs_cluster: bool = False
 
 
 class Source(NamedTuple):
@@ -93,6 +110,17 @@ class _Rule(NamedTuple):
             # A peer without an address, such as a local socket: it gains nothing by that.
             return not self.verdict.allowed
         return any(r.version == source.version and r.first <= source.number <= r.last for r in self.ranges)
+
+
+def _is_own_topic(right: Right) -> bool:
+    """Return true for a topic of the broker's own, or for one that is it in some cluster."""
+    kind, name = right.resource.type, right.resource.name
+    if kind is not ResourceType.TOPIC or name in CLIENT_SYSTEM_TOPICS:
+        return False
+    if name == RMQ_SYS_TRACE_TOPIC or name.endswith(REPLY_TOPIC_POSTFIX):
+        # All clients send there.
+        return Action.PUB not in right.actions
+    return is_system_topic(name)
 
 
 # Names that a policy may have.
@@ -218,11 +246,20 @@ class AccessRules:
         for index in self._indexes.get(username, ()):
             verdict = index.decide(right.resource, mask, source)
             if verdict is not None:
+                named = verdict.entry is not None and verdict.entry.resource == right.resource
+                if verdict.allowed and not named and _is_own_topic(right):
+                    return verdict._replace(needs_cluster=True)
                 return verdict
         return _NOTHING
 
-    def check(self, username: str, rights: Iterable[Right], address: str) -> None:
+    def check(self, username: str, rights: Iterable[Right], address: str, cluster: str = "") -> None:
         """Reject a request unless its user has each of the rights.
+
+        Args:
+            username: name of the user.
+            rights: the rights.
+            address: IP address of the peer, without port.
+            cluster: cluster whose own topics need an entry of their own or Get on it; empty for Apache's rule.
 
         Raises:
             AuthorizationError: It lacks one, or the user is unknown or disabled. The text names user, resource, actions
@@ -239,6 +276,14 @@ class AccessRules:
             verdict = self.decide(username, right, address)
             if not verdict.allowed:
                 raise AuthorizationError(refusal(username, right, address, verdict))
+            if verdict.needs_cluster and not self._covers_own(username, right, address, cluster):
+                raise AuthorizationError(refusal(username, right, address, _NOTHING))
+
+    def _covers_own(self, username: str, right: Right, address: str, cluster: str) -> bool:
+        name = right.resource.name
+        if not cluster or not (is_system_topic(name) or name == cluster + REPLY_TOPIC_POSTFIX):
+            return True
+        return self.decide(username, Right(Resource.cluster(cluster), (Action.GET,)), address).allowed
 
 
 def refusal(username: str, right: Right, address: str, verdict: Verdict) -> str:

@@ -30,9 +30,10 @@ class Grant:
         address: IP address of the peer.
         rules: returns the policies of this moment.
         on_refusal: counts and logs a rejection.
+        cluster: as for ``AccessRules.check``.
     """
 
-    __slots__ = ("_address", "_on_refusal", "_rights", "_rules", "_version", "user")
+    __slots__ = ("_address", "_cluster", "_on_refusal", "_rights", "_rules", "_version", "user")
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class Grant:
         address: str,
         rules: Callable[[], AccessRules],
         on_refusal: Callable[[AuthorizationError], None],
+        cluster: str = "",
     ) -> None:
         self.user = user
         self._rights = rights
         self._address = address
         self._rules = rules
         self._on_refusal = on_refusal
+        self._cluster = cluster
         self._version = rules().version
 
     def __call__(self) -> None:
@@ -70,7 +73,7 @@ class Grant:
         now = rules.users.get(name)
         if now is not None and now.secret != self.user.secret:
             raise AuthorizationError(f"User:{name} has another secret now. Sign requests by that")
-        rules.check(name, self._rights, self._address)
+        rules.check(name, self._rights, self._address, self._cluster)
 
 
 class Members:

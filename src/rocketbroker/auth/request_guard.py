@@ -22,7 +22,8 @@ from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
-from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.request_rights import ASKS, RequestRights
+from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
@@ -79,6 +80,7 @@ class RequestGuard:
     def __init__(self, store: RulesInForce, rights: RequestRights, clock: Clock, codes: CheckedCodes) -> None:
         self._store = store
         self._rights = rights
+        self._cluster = "" if rights.as_apache else rights.cluster
         self._codes = codes
         self._authenticator = Authenticator(store.rules)
         self.on_change = store.on_change
@@ -99,7 +101,14 @@ class RequestGuard:
         self._authenticator.follow(self._store.rules)
 
     def routes(self, routes: Mapping[int, Route]) -> dict[int, Route]:
-        """Return the routes, each with the check before its handler, unless its code is not checked."""
+        """Return the routes, each with the check before its handler, unless its code is not checked.
+
+        Raises:
+            ValueError: The handler of a code that finds messages does not ask about them.
+        """
+        for code in ASKS & routes.keys():
+            if not routes[code].asks:
+                raise ValueError(f"request code {code}: its handler does not ask about the messages that it finds")
         return {code: self._guarded(route) for code, route in routes.items()}
 
     def _guarded(self, route: Route) -> Route:
@@ -119,6 +128,7 @@ class RequestGuard:
 
     def _process(self, route: Route, *, asks_right: bool) -> Process:
         code, header_type, joins = route.code, route.header_type, route.code == RequestCode.HEART_BEAT
+        asks, is_asked = route.asks, asks_right and not self._rights.as_apache
 
         def process(connection: Connection, command: Command) -> Answer:
             address = host_of(connection.remote_address)
@@ -140,7 +150,10 @@ class RequestGuard:
             if joins:
                 grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
                 self.members.joined(connection, grant)
-            answer = route.process(connection, command)
+            if asks:
+                answer = route.process(connection, command, self._requester(user, code, connection, is_asked=is_asked))
+            else:
+                answer = route.process(connection, command)
             if answer is HELD:
                 command.grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
             return answer
@@ -157,12 +170,21 @@ class RequestGuard:
         *,
         asks_right: bool,
     ) -> Grant:
+        rights = self._rights.of(code, fields, body) if asks_right else ()
+        address, refused = host_of(connection.remote_address), self._on_refusal(code, connection)
+        return Grant(user, rights, address, lambda: self._store.rules, refused, self._cluster)
+
+    def _requester(self, user: User, code: int, connection: Connection, *, is_asked: bool) -> Requester:
+        rules = (lambda: self._store.rules) if is_asked else None
+        on_refusal = self._on_refusal(code, connection)
+        return Requester(user.name, host_of(connection.remote_address), self._cluster, rules, on_refusal)
+
+    def _on_refusal(self, code: int, connection: Connection) -> Callable[[AuthorizationError], None]:
         def refused(error: AuthorizationError) -> None:
             self.denied += 1
             self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
 
-        rights = self._rights.of(code, fields, body) if asks_right else ()
-        return Grant(user, rights, host_of(connection.remote_address), lambda: self._store.rules, refused)
+        return refused
 
     def check(
         self,
@@ -192,7 +214,7 @@ class RequestGuard:
         user = self._authenticator.authenticate(fields, version, body)
         if asks_right and not user.is_super:
             try:
-                self._store.rules.check(user.name, self._rights.of(code, fields, body), address)
+                self._store.rules.check(user.name, self._rights.of(code, fields, body), address, self._cluster)
             except AuthorizationError:
                 self.denied += 1
                 raise

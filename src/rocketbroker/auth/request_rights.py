@@ -14,8 +14,8 @@ Here
 for retry topics of POP: an acknowledgement of ``%RETRY%group_topic`` needs Group:group and Topic:topic, where the
 original asks for Group:group_topic.
 
-A name in a row is one that the handler of the code reads too. Codes that find a message by its offset, such as
-VIEW_MESSAGE_BY_ID, are checked by the names that the request gives: the topic of the message found is not compared.
+A name in a row is one that the handler of the code reads too. A code that looks up a message by something else, such as
+its offset, is in ``ASKS``: its handler asks the user's ``Requester`` about the topic of what it has found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.policies import Action, Resource, ResourceType
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.pop_info import normal_topic
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.message.topic_validator import REPLY_TOPIC_POSTFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.client import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -37,6 +37,19 @@ from rocketbroker.codec.remoting.request_code import RequestCode as Code
 
 #: Reads of routes, which a name server leaves open unless it is asked to check them.
 ROUTE_READS: Final = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO})
+
+#: Codes whose handlers ask about what they find, or keep the user to ask later.
+ASKS: Final = frozenset(
+    {
+        Code.QUERY_MESSAGE,
+        Code.VIEW_MESSAGE_BY_ID,
+        Code.HEART_BEAT,
+        Code.CONSUMER_SEND_MSG_BACK,
+        Code.END_TRANSACTION,
+        Code.CONSUME_MESSAGE_DIRECTLY,
+        Code.RESUME_CHECK_HALF_MESSAGE,
+    }
+)
 
 # Values of a body that is not plain JSON, as the handlers of these codes allow.
 _MOST_VALUES: Final = 5_000
@@ -51,6 +64,25 @@ _UPDATE: Final = (Action.UPDATE,)
 _DELETE: Final = (Action.DELETE,)
 
 
+def topic_rights(name: str, actions: Actions, group: str = "", *, as_apache: bool = False) -> Iterator[Right]:
+    """Yield the right for a topic, if any.
+
+    Args:
+        name: the topic; a retry topic counts as its group.
+        actions: of the right.
+        group: the group that sends the request, if the caller asks for a right on it, too.
+        as_apache: let a group read the retry topics of all others.
+    """
+    if not name.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        yield Right(Resource.topic(name), actions)
+    elif not group:
+        yield Right(Resource.group(name), actions)
+    elif not as_apache and name != RETRY_GROUP_TOPIC_PREFIX + group:
+        # The group is the client's claim: without this, any group could read the retry topic of any other.
+        plain = normal_topic(name, group)
+        yield Right(Resource.topic(plain) if plain != name else Resource.group(name), actions)
+
+
 class Asked(NamedTuple):
     """A request, as far as its rights depend on it."""
 
@@ -60,21 +92,8 @@ class Asked(NamedTuple):
     as_apache: bool
 
     def topic(self, name: str, actions: Actions, group: str = "") -> Iterator[Right]:
-        """Yield the right for a topic, if any.
-
-        Args:
-            name: the topic; a retry topic counts as its group.
-            actions: of the right.
-            group: the group that sends the request, if the caller asks for a right on it, too.
-        """
-        if not name.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            yield Right(Resource.topic(name), actions)
-        elif not group:
-            yield Right(Resource.group(name), actions)
-        elif not self.as_apache and name != RETRY_GROUP_TOPIC_PREFIX + group:
-            # The group is the client's claim: without this, any group could read the retry topic of any other.
-            plain = normal_topic(name, group)
-            yield Right(Resource.topic(plain) if plain != name else Resource.group(name), actions)
+        """Return the right for a topic, if any; see ``topic_rights``."""
+        return topic_rights(name, actions, group, as_apache=self.as_apache)
 
     def on_cluster(self, actions: Actions) -> Right:
         """Return a right on the cluster of the server."""
@@ -151,6 +170,23 @@ def _send(topic: str) -> Rights:
     return rights
 
 
+def _reply(topic: str) -> Rights:
+    """Return the rights of a reply, which is pushed to whichever client it names: also Pub on the topic of replies."""
+    send = _send(topic)
+
+    def rights(asked: Asked) -> Iterable[Right]:
+        pushes = Right(Resource.topic(asked.cluster + REPLY_TOPIC_POSTFIX), _PUB)
+        return dict.fromkeys([*send(asked), pushes])
+
+    return _open(rights)
+
+
+def _clone_offsets(asked: Asked) -> Iterable[Right]:
+    into = _fields(_UPDATE, _group("destGroup"), _topic())(asked)
+    source = asked.fields.get("srcGroup")
+    return into if source is None or asked.as_apache else [*into, Right(Resource.group(source), _GET)]
+
+
 def _consume(actions: Actions) -> Rights:
     """Return the rights of a code that reads or moves the progress of a group on a topic."""
 
@@ -188,8 +224,7 @@ def _unregister(asked: Asked) -> Iterable[Right]:
 
 
 def _end_transaction(asked: Asked) -> Iterable[Right]:
-    # Clients of 4.x do not name the topic. The half message is found by its offset and must be of the group given,
-    # which is no secret: this stays as open as in the original.
+    # Clients of 4.x do not name the topic; the handler asks about that of the half message.
     topic = asked.fields.get("topic", "")
     return [Right(Resource.topic(topic), _PUB)] if topic.strip() else []
 
@@ -232,8 +267,8 @@ _ROWS: Final[Mapping[int, Rights]] = {
     Code.SEND_MESSAGE: _send("topic"),
     Code.SEND_MESSAGE_V2: _send("b"),
     Code.SEND_BATCH_MESSAGE: _send("b"),
-    Code.SEND_REPLY_MESSAGE: _open(_send("topic")),
-    Code.SEND_REPLY_MESSAGE_V2: _open(_send("b")),
+    Code.SEND_REPLY_MESSAGE: _reply("topic"),
+    Code.SEND_REPLY_MESSAGE_V2: _reply("b"),
     Code.RECALL_MESSAGE: lambda asked: [Right(Resource.topic(asked.fields.get("topic", "")), _PUB)],
     Code.END_TRANSACTION: _end_transaction,
     Code.RESUME_CHECK_HALF_MESSAGE: _fields(_UPDATE, _topic()),
@@ -288,7 +323,7 @@ _ROWS: Final[Mapping[int, Rights]] = {
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _fields(_GET, _topic(), _group("group")),
     Code.QUERY_CONSUME_TIME_SPAN: _fields(_GET, _topic(), _group("group")),
     Code.QUERY_CORRECTION_OFFSET: _fields(_GET, _group("filterGroups", ","), _group("compareGroup"), _topic()),
-    Code.CLONE_GROUP_OFFSET: _fields(_UPDATE, _group("destGroup"), _topic()),
+    Code.CLONE_GROUP_OFFSET: _clone_offsets,
     Code.QUERY_CONSUME_QUEUE: _fields(_GET, _topic(), _group()),
     # Topics
     Code.UPDATE_AND_CREATE_TOPIC: _fields(_CREATE, _topic()),
@@ -364,8 +399,8 @@ class RequestRights:
     """
 
     def __init__(self, cluster: str, *, as_apache: bool = False) -> None:
-        self._cluster = cluster
-        self._as_apache = as_apache
+        self.cluster: Final = cluster
+        self.as_apache: Final = as_apache
 
     def of(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> list[Right]:
         """Return all rights that a request needs; it needs each of them.
@@ -378,7 +413,7 @@ class RequestRights:
         Raises:
             CodecError: The body cannot be read.
         """
-        return list(_ROWS.get(code, _UNKNOWN)(Asked(fields or {}, body, self._cluster, self._as_apache)))
+        return list(_ROWS.get(code, _UNKNOWN)(Asked(fields or {}, body, self.cluster, self.as_apache)))
 
 
 def listed_codes() -> frozenset[int]:

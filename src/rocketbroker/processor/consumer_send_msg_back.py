@@ -4,7 +4,10 @@ import logging
 import random
 from collections.abc import Awaitable
 from functools import partial
+from typing import Final
 
+from rocketbroker.auth.policies import Action
+from rocketbroker.auth.requester import Requester
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.send_back_allowance import SendBackAllowance
 from rocketbroker.broker.message_copy import copy_message
@@ -31,6 +34,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
+from rocketbroker.processor.support.found_messages import check_found
 from rocketbroker.processor.support.put_answers import acknowledged_answer, put_refusal
 from rocketbroker.processor.support.request_checks import check_client_group
 from rocketbroker.processor.support.request_family import NO_MESSAGES, Refusal, answers
@@ -50,6 +54,7 @@ UNIT_SUB_FLAG = 2
 V3_4_9 = 121
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 _SHOWN = 255
+_SUB: Final = (Action.SUB,)
 _AT_SLAVE = Refusal(ResponseCode.SYSTEM_BUSY, NO_MESSAGES)
 
 
@@ -100,18 +105,28 @@ class ConsumerSendMsgBackProcessor:
         self._fast_failure = fast_failure
         self._allowance = allowance
 
-    @answers(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    @answers(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        ConsumerSendMsgBackRequestHeader,
+        Audience.CLIENT,
+        at_slave=_AT_SLAVE,
+        asks=True,
+    )
     def consumer_send_msg_back(
-        self, connection: Connection, command: RemotingCommand[ConsumerSendMsgBackRequestHeader]
+        self,
+        connection: Connection,
+        command: RemotingCommand[ConsumerSendMsgBackRequestHeader],
+        requester: Requester | None = None,
     ) -> Command | Awaitable[Command]:
         """Store a message for a retry, or as a dead letter.
 
         The answer is FLUSH_DISK_TIMEOUT if a sync for which it waits fails or takes too long.
 
         Raises:
-            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION; SYSTEM_ERROR if no message is at the
-                offset; SYSTEM_BUSY if too many are not acknowledged, or more bytes are sent back than were pulled; the
-                codes of a send if the copy could not be stored.
+            BrokerResponseError: SUBSCRIPTION_GROUP_NOT_EXIST; NO_PERMISSION, also for a message of a topic that the
+                user may not read; SYSTEM_ERROR if no message is at the offset; SYSTEM_BUSY if too many are not
+                acknowledged, or more bytes are sent back than were pulled; the codes of a send if the copy could not
+                be stored.
         """
         if self._acknowledgements.required or connection.waited_s:
             self._fast_failure.check(connection)
@@ -119,6 +134,8 @@ class ConsumerSendMsgBackProcessor:
             self._fast_failure.begin_put()
         header = command.header
         check_client_group(header.group, connection)
+        if requester is not None and requester.is_limited:  # before a group or a topic is made for it
+            check_found(requester, self._find(header.offset), _SUB, header.group)
         group = self._writable_group(connection, header.group)
         if group.retry_queue_nums <= 0:
             return response()

@@ -2,7 +2,10 @@
 
 import logging
 from collections.abc import Awaitable
+from typing import Final
 
+from rocketbroker.auth.policies import Action
+from rocketbroker.auth.requester import Requester
 from rocketbroker.broker.message_copy import real_place
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.transaction.transactional_message_util import (
@@ -11,6 +14,7 @@ from rocketbroker.broker.transaction.transactional_message_util import (
 )
 from rocketbroker.codec.message.message_const import (
     PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_TOPIC,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -34,6 +38,7 @@ from rocketbroker.store.read.message_queries import MessageQueries
 log = logging.getLogger(__name__)
 
 _OUTCOMES = f"{TRANSACTION_COMMIT_TYPE} (commit), {TRANSACTION_ROLLBACK_TYPE} (rollback) or {TRANSACTION_NOT_TYPE}"
+_PUB: Final = (Action.PUB,)
 _SHOWN = 255
 _AT_SLAVE = Refusal(ResponseCode.SLAVE_NOT_AVAILABLE, NO_OUTCOMES)
 
@@ -70,9 +75,12 @@ class EndTransactionProcessor:
         self._store_host = store_host
         self._clock = clock
 
-    @answers(RequestCode.END_TRANSACTION, EndTransactionRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE)
+    @answers(RequestCode.END_TRANSACTION, EndTransactionRequestHeader, Audience.CLIENT, at_slave=_AT_SLAVE, asks=True)
     def end_transaction(
-        self, connection: Connection, command: RemotingCommand[EndTransactionRequestHeader]
+        self,
+        connection: Connection,
+        command: RemotingCommand[EndTransactionRequestHeader],
+        requester: Requester | None = None,
     ) -> Command | Awaitable[Command]:
         """Commit a transaction or roll it back.
 
@@ -80,11 +88,12 @@ class EndTransactionProcessor:
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the outcome is unknown; SYSTEM_ERROR if there is no such half
-                message, or it is of another group; ILLEGAL_OPERATION if it has ended already, or it is too late to end
-                it unasked; the codes of a send if the message could not be stored.
+                message, or it is of another group; NO_PERMISSION if the user may not send to its topic;
+                ILLEGAL_OPERATION if it has ended already, or it is too late to end it unasked; the codes of a send if
+                the message could not be stored.
         """
         try:
-            result = self._end(command.header)
+            result = self._end(command.header, requester)
         except BrokerResponseError as error:
             if command.is_oneway:
                 log.warning(
@@ -98,7 +107,7 @@ class EndTransactionProcessor:
             return response()
         return answer_when_acknowledged(self._acknowledgements, result, response())
 
-    def _end(self, header: EndTransactionRequestHeader) -> PutMessageResult | None:
+    def _end(self, header: EndTransactionRequestHeader, requester: Requester | None) -> PutMessageResult | None:
         """Commit or roll back; return the result of storing the real message, if there is one."""
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NOT_TYPE:
@@ -109,21 +118,26 @@ class EndTransactionProcessor:
         if outcome not in {TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}:
             remark = f"commitOrRollback is {outcome}; use {_OUTCOMES}"
             raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
-        half = self._half_message(header)
+        half = self._half_message(header, requester)
         open_offset = self._open_offset(header, half)
         result = self._put_real_message(half) if outcome == TRANSACTION_COMMIT_TYPE else None
         self._transactions.end(half, open_offset)
         self._transactions.count_end(half, committed=result is not None)
         return result
 
-    def _half_message(self, header: EndTransactionRequestHeader) -> MessageExt:
+    def _half_message(self, header: EndTransactionRequestHeader, requester: Requester | None) -> MessageExt:
         """Read the half message that a request names, if it is the group's (checkPrepareMessage)."""
         offset, queue_offset = header.commit_log_offset, header.tran_state_table_offset
         record = self._queries.queued_message(offset) if offset >= 0 else None
         half = decode_record(record) if record else None
         if half is None or half.topic != RMQ_SYS_TRANS_HALF_TOPIC:
             found = "no message" if half is None else f"a message of topic {half.topic}"
+            if half is not None and requester is not None and requester.is_limited:
+                found = "another message"  # whose topic the user may not know
             raise _error(f"Find prepared transaction message failed: {found} is at commitLogOffset {offset}")
+        if requester is not None:
+            topic = half.get_property(PROPERTY_REAL_TOPIC) or half.topic
+            requester.check(f"the half message at commitLogOffset {offset}", [topic], _PUB)
         if half.queue_offset != queue_offset:
             raise _error(
                 f"The transaction state table offset wrong: tranStateTableOffset is {queue_offset}, but the half "

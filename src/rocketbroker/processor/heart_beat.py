@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Collection
 
+from rocketbroker.auth.requester import Requester
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_group_info import SubscriptionLimit, SubscriptionSize, is_tag_type, size_of
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -185,8 +186,10 @@ class HeartBeatProcessor:
         self._clock = clock
         self._limit = limit
 
-    @answers(RequestCode.HEART_BEAT, audience=Audience.CLIENT)
-    def heart_beat(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
+    @answers(RequestCode.HEART_BEAT, audience=Audience.CLIENT, asks=True)
+    def heart_beat(
+        self, connection: Connection, command: Command, requester: Requester | None = None
+    ) -> Command | Awaitable[Command]:
         """Register a client's groups and create the retry topic of each group that consumes.
 
         The answer waits until new topics are on disk and registered, at most a second: a slow disk or a dead name
@@ -205,6 +208,8 @@ class HeartBeatProcessor:
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()
         )
+        if requester is not None:
+            channel.may_publish = requester.may_publish
         no_room = self._limit.no_room(connection, heartbeat)
         consumed = [data for data in heartbeat.consumer_data_set if self._limit.may_consume(data)]
         refusals = [self._refusal(connection, data, no_room) for data in consumed]

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
 from rocketbroker.codec.message.message_decoder import decode_record
 from rocketbroker.codec.message.tags_code import java_hash
 from rocketbroker.codec.remoting.bodies.client import (
@@ -128,6 +129,10 @@ class ProxyClient:
         header = command.header
         assert isinstance(header, CheckTransactionStateRequestHeader)
         half = decode_record(command.body)
+        if half.topic != half.get_property(PROPERTY_PRODUCER_GROUP):
+            # The producer group of a client of gRPC is a topic that it may send to. A producer of remoting may have a
+            # group of that name and other topics, whose transactions this client could neither read nor end.
+            return False
         transaction_id = header.transaction_id or half.uniq_key or half.offset_msg_id
         place = HalfMessage(header.broker_name or "", header.tran_state_table_offset, header.commit_log_offset)
         self._transactions.add(half.topic, transaction_id, place)

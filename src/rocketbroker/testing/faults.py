@@ -110,12 +110,12 @@ class Faults:
     def interpose(self, broker: str, route: Route) -> Route:
         """Return a route that does what is ordered, and otherwise what the given one does."""
 
-        def process(connection: Connection, command: Command) -> Answer:
+        def process(connection: Connection, command: Command, *requester: Any) -> Answer:
             self._connections.add(connection)
             apply = self._next(broker, route.code) if self._orders else None
             if apply is None:
-                return route.process(connection, command)
-            return apply(connection, command, route.process)
+                return route.process(connection, command, *requester)
+            return apply(connection, command, lambda *asked: route.process(*asked, *requester))
 
         served = Route(
             route.code,
@@ -124,6 +124,7 @@ class Faults:
             route.audience,
             takes_large_bodies=route.takes_large_bodies,
             runs=route.runs and _Runs(route.runs, self._connections, lambda: bool(self._orders)),
+            asks=route.asks,
         )
         served.runs_later = route.runs_later
         return served

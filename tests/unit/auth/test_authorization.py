@@ -171,6 +171,60 @@ def test_only_policies_that_changed_are_read_once_more():
     assert not is_allowed(AccessRules(older=old), Resource.topic("T"), Action.PUB)
 
 
+HALF, TRACE, REPLIES = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC", "C_REPLY_TOPIC"
+
+
+@pytest.mark.parametrize("covering", ["*", "Topic:*", "Topic:RMQ_*", "Topic:rmq_sys_*"])
+@pytest.mark.parametrize("topic", [HALF, "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC"])
+def test_a_topic_of_the_broker_is_covered_by_its_name_or_together_with_the_cluster(covering: str, topic: str):
+    right = Right(Resource.topic(topic), (Action.SUB, Action.PUB))
+    covers = parse_resource(covering).name in topic
+    sub, get = [Action.SUB], [Action.GET]
+
+    def is_allowed(*entries: PolicyEntry, cluster: str = "C") -> bool:
+        held = AccessRules({"joe": User("joe", "secret")}, {"joe": Acl("joe", entries)})
+        try:
+            held.check("joe", [right], ADDRESS, cluster)
+        except AuthorizationError as error:
+            return f"-r Topic:{topic} " not in str(error)
+        return True
+
+    wide, named = entry(covering, sub), entry(f"Topic:{topic}", sub)
+    assert not is_allowed(wide)
+    assert is_allowed(named)
+    assert is_allowed(wide, named)
+    assert is_allowed(wide, entry("Cluster:C", get)) == covers
+    assert not is_allowed(wide, entry("Cluster:D", get))
+    assert not is_allowed(entry("Cluster:C", get))
+    # Apache's rule, and the clusters of other servers.
+    assert is_allowed(wide, cluster="") == covers
+
+
+@pytest.mark.parametrize(
+    ("topic", "action", "allowed"),
+    [
+        (TRACE, Action.PUB, True),
+        (TRACE, Action.SUB, False),
+        (REPLIES, Action.PUB, True),
+        (REPLIES, Action.SUB, False),
+        ("D_REPLY_TOPIC", Action.SUB, True),
+        ("TBW102", Action.GET, True),
+        ("BenchmarkTest", Action.SUB, True),
+        ("SELF_TEST_TOPIC", Action.PUB, True),
+        ("RMQ_SYS", Action.SUB, True),
+    ],
+)
+def test_topics_that_clients_need_are_covered_by_any_policy(topic: str, action: Action, allowed: bool):
+    acl = Acl("joe", (PolicyEntry(parse_resource("Topic:*"), (Action.ALL,), Decision.ALLOW),))
+    held = AccessRules({"joe": User("joe", "secret")}, {"joe": acl})
+    right = Right(Resource.topic(topic), (action,))
+    if allowed:
+        held.check("joe", [right], ADDRESS, "C")
+    else:
+        with pytest.raises(AuthorizationError, match=topic):
+            held.check("joe", [right], ADDRESS, "C")
+
+
 def test_a_super_user_needs_no_policy():
     held = AccessRules({"root": User("root", "secret", UserType.SUPER)})
     held.check("root", [Right(Resource.cluster("C"), (Action.UPDATE,))], ADDRESS)

@@ -12,6 +12,7 @@ from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
 from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserType
 from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable
@@ -51,12 +52,16 @@ class Server:
         table.add(Code.SEND_MESSAGE_V2, self._handle, None, Audience.CLIENT, runs=Runs())  # type: ignore[arg-type]
         table.add(Code.GET_BROKER_CONFIG, self._handle)
         table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later)
-        table.add(Code.HEART_BEAT, self._handle)
+        table.add(Code.HEART_BEAT, self._handle_for, asks=True)
         self.own = table.routes
         self.routes = self.guard.routes(table.routes)
 
     def _handle(self, _connection: Connection, command: Command) -> Answer:
         self.reached.append(command.header)
+        return b"answer"
+
+    def _handle_for(self, _connection: Connection, command: Command, requester: Requester | None = None) -> Answer:
+        self.reached.append(requester)
         return b"answer"
 
     async def _handle_later(self, _connection: Connection, command: Command) -> bytes:
@@ -150,6 +155,37 @@ def test_a_body_that_names_nothing_is_refused(server: Server):
         server.ask(Code.HEART_BEAT, JOE, {}, b"{no json")
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
     assert server.reached == []
+
+
+def test_a_handler_that_finds_messages_may_ask_about_their_topics(server: Server):
+    server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}')
+    (asked,) = server.reached
+    assert isinstance(asked, Requester)
+    assert (asked.username, asked.is_limited) == ("joe", True)
+    with pytest.raises(BrokerResponseError) as caught:
+        asked.check("what was found", ["Other"], (Action.SUB,))
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    assert server.guard.denied == 1
+    asked.check("what was found", ["T"], (Action.SUB,))
+    assert server.guard.denied == 1
+
+
+@pytest.mark.parametrize("codes", [CheckedCodes(), CheckedCodes(authorizes=True, every_user={Code.HEART_BEAT})])
+def test_where_no_right_is_checked_all_questions_are_answered_with_yes(tmp_path: Path, codes: CheckedCodes):
+    server = Server(tmp_path, codes)
+    server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}')
+    (asked,) = server.reached
+    assert isinstance(asked, Requester)
+    assert (asked.username, asked.is_limited, asked.may_publish("Other")) == ("joe", False, True)
+    asked.check("what was found", ["Other"], (Action.SUB,))
+    assert server.guard.denied == 0
+
+
+def test_a_handler_that_would_not_ask_is_not_served(server: Server):
+    table = MethodTable()
+    table.add(Code.VIEW_MESSAGE_BY_ID, lambda *_: b"answer")
+    with pytest.raises(ValueError, match="request code 33: its handler does not ask"):
+        server.guard.routes(table.routes)
 
 
 async def test_failures_of_an_address_are_answered_later_and_later_and_hold_up_no_other(server: Server):

@@ -74,7 +74,6 @@ def test_a_request_without_anything_is_open_only_where_clients_need_that(code: i
         (207, {"groupName": "G"}, ["Delete on Group:G"]),
         (208, {"consumerGroup": "G", "topicList": "T;;U"}, ["Get on Group:G", "Get on Topic:T", "Get on Topic:U"]),
         (308, {"filterGroups": "A,B", "compareGroup": "G"}, ["Get on Group:A", "Get on Group:B", "Get on Group:G"]),
-        (314, {"srcGroup": "A", "destGroup": "G"}, ["Update on Group:G"]),
         (3005, {}, ["Get on Cluster:C"]),
         (200_050, CONSUME, ["Sub on Group:G", "Sub on Topic:T"]),
     ],
@@ -91,8 +90,8 @@ def test_these_are_the_rights_of_the_original(code: int, fields: dict[str, str],
         (200, {}, ["Update on Cluster:C"]),
         (206, {}, ["List on Cluster:C"]),
         (318, {}, ["Update on Cluster:C"]),
-        (324, {"topic": "T"}, ["Pub on Topic:T"]),
-        (325, {"b": "T"}, ["Pub on Topic:T"]),
+        (324, {"topic": "T"}, ["Pub on Topic:T", "Pub on Topic:C_REPLY_TOPIC"]),
+        (325, {"b": "C_REPLY_TOPIC"}, ["Pub on Topic:C_REPLY_TOPIC"]),
         (361, CONSUME, ["Sub on Topic:T", "Sub on Group:G"]),
         (999_999, {}, ["Update on Cluster:C"]),
         (33, {"offset": "0"}, ["Get on Cluster:C"]),
@@ -101,6 +100,13 @@ def test_these_are_the_rights_of_the_original(code: int, fields: dict[str, str],
 def test_a_request_that_the_original_leaves_open_needs_a_right(code: int, fields: dict[str, str], ours: list[str]):
     assert shown(OURS.of(code, fields)) == ours
     assert APACHE.of(code, fields) == []
+
+
+def test_a_clone_of_offsets_needs_the_group_they_are_read_from():
+    fields = {"srcGroup": "A", "destGroup": "G", "topic": "T"}
+    both = ["Update on Group:G", "Update on Topic:T"]
+    assert shown(OURS.of(314, fields)) == [*both, "Get on Group:A"]
+    assert shown(APACHE.of(314, fields)) == both
 
 
 @pytest.mark.parametrize(

@@ -503,10 +503,10 @@ async def test_other_questions_mean_nothing_to_a_client(service: MessagingServic
     assert connected.stream.sent == []
 
 
-def check() -> Command:
+def check(group: str = "Orders") -> Command:
     header = CheckTransactionStateRequestHeader(5, 4096, "RMQ_SYS_TRANS_HALF_TOPIC", transaction_id="A" * 34)
     header.broker_name = "broker-b"
-    body = record(b"half", TRAN_MSG="true", TRANSACTION_CHECK_TIMES="1", __transactionId__="A" * 34)
+    body = record(b"half", TRAN_MSG="true", TRANSACTION_CHECK_TIMES="1", __transactionId__="A" * 34, PGROUP=group)
     return request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True)
 
 
@@ -536,6 +536,15 @@ async def test_the_outcome_of_a_transaction_is_asked_for_and_sent_to_its_broker(
     assert isinstance(header, EndTransactionRequestHeader)
     assert (broker_name, header.tran_state_table_offset, header.commit_log_offset) == ("broker-b", 5, 4096)
     assert (header.from_transaction_check, header.commit_or_rollback, header.producer_group) == (True, 8, "Orders")
+
+
+async def test_a_client_is_not_asked_about_another_topic_than_its_group(service: MessagingService):
+    """A producer of remoting may have a group with the name of a topic, and other topics."""
+    stream = Stream()
+    await service.telemetry(producer("Orders"), CONTEXT, stream)
+    stream.sent.clear()
+    assert not service._clients.of(CONTEXT).send_oneway(check("Payments"))
+    assert stream.sent == []
 
 
 async def test_a_client_without_a_stream_is_not_asked(service: MessagingService):

@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from rocketbroker.codec.remoting.handler import Connection
@@ -13,9 +13,14 @@ log = logging.getLogger(__name__)
 
 
 class ClientChannelInfo:
-    """A connected client; ``last_update`` is the time of its last heartbeat in seconds of the monotonic clock."""
+    """A connected client.
 
-    __slots__ = ("client_id", "connection", "language", "last_update", "version")
+    Attributes:
+        last_update: time of its last heartbeat in seconds of the monotonic clock.
+        may_publish: returns true if the user of that heartbeat may send to a topic; ``None`` if rights are not checked.
+    """
+
+    __slots__ = ("client_id", "connection", "language", "last_update", "may_publish", "version")
 
     def __init__(self, connection: Connection, client_id: str, language: str, version: int, last_update: float) -> None:
         self.connection = connection
@@ -23,6 +28,7 @@ class ClientChannelInfo:
         self.language = language
         self.version = version
         self.last_update = last_update
+        self.may_publish: Callable[[str], bool] | None = None
 
     def __repr__(self) -> str:
         return f"{shown(self.client_id)}@{self.connection.remote_address}"

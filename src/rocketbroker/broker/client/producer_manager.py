@@ -31,6 +31,7 @@ class ProducerManager(ClientGroups):
         known = channels.get(channel.connection)
         if known is not None and known.client_id == channel.client_id:
             known.last_update = channel.last_update
+            known.may_publish = channel.may_publish
             return
         channels[channel.connection] = channel
         if known is not None:
@@ -43,9 +44,18 @@ class ProducerManager(ClientGroups):
         """Return the connection of the client with that id."""
         return self.clients.get(client_id)
 
-    def available_channel(self, group: str) -> Connection | None:
-        """Return a connection of the group, in turn; skip those behind, as data sent to them stays in memory."""
-        connections = [each for each in self.groups.get(group, ()) if each.is_open and not each.is_behind]
+    def available_channel(self, group: str, topic: str) -> Connection | None:
+        """Return a connection of the group, in turn; skip those behind, as data sent to them stays in memory.
+
+        Whoever sends a heartbeat is in the group, so only users who may send to the topic are asked about its messages.
+        """
+        connections = [
+            connection
+            for connection, channel in self.groups.get(group, {}).items()
+            if connection.is_open
+            and not connection.is_behind
+            and (channel.may_publish is None or channel.may_publish(topic))
+        ]
         if not connections:
             return None
         self._turn += 1

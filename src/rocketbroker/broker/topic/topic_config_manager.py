@@ -21,6 +21,7 @@ from rocketbroker.codec.message.pop_info import revive_topic
 from rocketbroker.codec.message.topic_message_type import MESSAGE_TYPE
 from rocketbroker.codec.message.topic_validator import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
+    REPLY_TOPIC_POSTFIX,
     RMQ_SYS_BENCHMARK_TOPIC,
     RMQ_SYS_OFFSET_MOVED_EVENT,
     RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC,
@@ -51,7 +52,6 @@ from rocketbroker.common.errors import BrokerResponseError
 log = logging.getLogger(__name__)
 
 TIMER_TOPIC = timer_slots.TIMER_TOPIC
-REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 
 SCHEDULE_TOPIC_QUEUE_NUM = 18
 BENCHMARK_TOPIC_QUEUE_NUM = 1024

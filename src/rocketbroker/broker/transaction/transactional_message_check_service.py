@@ -81,7 +81,8 @@ class TransactionalMessageCheckListener:
             stored: where the copy was stored.
         """
         group = half.get_property(PROPERTY_PRODUCER_GROUP)
-        connection = None if group is None else self._producers.available_channel(group)
+        topic, _ = real_place(half.properties_bytes) or (half.topic, QUEUE_ID)
+        connection = None if group is None else self._producers.available_channel(group, topic)
         if connection is None:
             return False
         connection.send_oneway(self._check_request(half, copy, stored))

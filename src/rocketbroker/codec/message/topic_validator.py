@@ -68,6 +68,11 @@ NOT_ALLOWED_SEND_TOPIC_SET: Final = frozenset(
     }
 )
 
+#: Ends the name of a cluster's topic of replies (MixAll.REPLY_TOPIC_POSTFIX).
+REPLY_TOPIC_POSTFIX: Final = "_REPLY_TOPIC"
+#: System topics that clients use as any other.
+CLIENT_SYSTEM_TOPICS: Final = frozenset({AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_BENCHMARK_TOPIC, RMQ_SYS_SELF_TEST_TOPIC})
+
 _RULE: Final = "^[%|a-zA-Z0-9_-]+$"
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
 

@@ -124,7 +124,9 @@ HELD: Final = Held.HELD
 # A frame whose code is SUCCESS, the pieces of any frame with the header in the first, or a command to encode.
 Response = bytes | list[Buffer] | Command
 Answer = Response | Awaitable[Response] | InTurn | Held
-Process = Callable[[Connection, Any], Answer]
+# A handler gets the connection and the command. One whose route ``asks`` gets the user behind the request as well, an
+# ``auth.requester.Requester``, from a server with access control.
+Process = Callable[..., Answer]
 # Answers to the requests of a run: frames whose code is SUCCESS, back to back, or a command to encode for each request.
 RunAnswers = bytes | Sequence[Command]
 # Checks a request by its raw ``extFields``; raises BrokerResponseError to reject it.
@@ -183,6 +185,8 @@ class Route:
         audience: least privileged kind of peer that may send it.
         takes_large_bodies: accept bodies up to a frame, for messages and registrations; ``process`` checks them.
         runs: handles requests that come together, if the code has such a handler.
+        asks: ``process`` takes the user behind the request as a third argument, for rights that depend on what it
+            looks up.
 
     Attributes:
         runs_later: ``process`` is a coroutine function. It does not start before its turn, when the receive buffer has
@@ -190,6 +194,7 @@ class Route:
     """
 
     __slots__ = (
+        "asks",
         "audience",
         "code",
         "decode_json",
@@ -209,8 +214,10 @@ class Route:
         *,
         takes_large_bodies: bool = False,
         runs: RunHandler | None = None,
+        asks: bool = False,
     ) -> None:
         self.runs = runs
+        self.asks = asks
         self.audience = audience
         self.code = int(code)
         self.process = process
@@ -236,16 +243,18 @@ class Route:
     def guarded(self, guard: Guard) -> "Route":
         """Return this route with a guard between decoder and handler."""
 
-        def process(connection: Connection, command: Command) -> Answer:
+        def process(connection: Connection, command: Command, *requester: Any) -> Answer:
             guard(connection, command)
             if self.header_type is not None:
                 try:
                     command = with_typed_header(command, self.header_type)
                 except HeaderFieldError as error:
                     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-            return self.process(connection, command)
+            return self.process(connection, command, *requester)
 
-        route = Route(self.code, process, None, self.audience, takes_large_bodies=self.takes_large_bodies)
+        route = Route(
+            self.code, process, None, self.audience, takes_large_bodies=self.takes_large_bodies, asks=self.asks
+        )
         route.runs_later = self.runs_later
         return route
 
@@ -265,6 +274,7 @@ class MethodTable:
         *,
         takes_large_bodies: bool = False,
         runs: RunHandler | None = None,
+        asks: bool = False,
     ) -> None:
         """Add the route of a code; by default only administrators may send it.
 
@@ -274,5 +284,5 @@ class MethodTable:
         if code in self.routes:
             raise ValueError(f"request code {int(code)} has two routes")
         self.routes[int(code)] = Route(
-            code, process, header_type, audience, takes_large_bodies=takes_large_bodies, runs=runs
+            code, process, header_type, audience, takes_large_bodies=takes_large_bodies, runs=runs, asks=asks
         )

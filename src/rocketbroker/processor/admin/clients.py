@@ -4,9 +4,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
+from rocketbroker.auth.policies import Action
+from rocketbroker.auth.requester import Requester
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.consumer_manager import ASKS_FROM_VERSION, ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
@@ -46,11 +49,13 @@ from rocketbroker.common.errors import (
     RemotingTimeoutError,
     shown,
 )
+from rocketbroker.processor.support.found_messages import check_found_record
 from rocketbroker.processor.support.long_answers import AnswerEncoder, LoopShare
 from rocketbroker.processor.support.request_checks import MOST_VALUES, check_known_group, check_known_topic
 from rocketbroker.processor.support.request_family import answers
 from rocketbroker.store.read.message_queries import MessageQueries
 
+_SUB: Final = (Action.SUB,)
 # Time for a client to answer, as in Broker2Client.
 TIMEOUT_S = 10.0
 
@@ -222,22 +227,26 @@ class ClientRequests:
         question = request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return await self.calls.call(header.consumer_group, header.client_id, question)
 
-    @answers(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader)
+    @answers(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader, asks=True)
     async def consume_message_directly(
-        self, _connection: Connection, command: RemotingCommand[ConsumeMessageDirectlyResultRequestHeader]
+        self,
+        _connection: Connection,
+        command: RemotingCommand[ConsumeMessageDirectlyResultRequestHeader],
+        requester: Requester | None = None,
     ) -> Command:
         """Pass the request on to the client that it names, with the message and the flags of topic and group.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER if the group or the id is illegal; SYSTEM_ERROR if there is no such
-                message or client; SYSTEM_BUSY if the client has too many open requests; CONSUME_MSG_TIMEOUT if it does
-                not answer.
+                message or client; NO_PERMISSION for a message of a topic that the user may not read; SYSTEM_BUSY if the
+                client has too many open requests; CONSUME_MSG_TIMEOUT if it does not answer.
         """
         header = command.header
         check_known_group(header.consumer_group)
         # Checked first: the message may be long, and reading it blocks the loop.
         self.calls.check(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
+        check_found_record(requester, record, _SUB, header.consumer_group)
         question = request(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._for_client(header), record)
         return await self.calls.call(header.consumer_group, header.client_id or "", question)
 

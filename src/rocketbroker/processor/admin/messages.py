@@ -3,8 +3,10 @@
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
+from rocketbroker.auth.policies import Action
+from rocketbroker.auth.requester import Requester
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.consumer_filter_manager import ConsumerFilterManager
 from rocketbroker.broker.transaction.half_messages import messages_of_transaction
@@ -24,6 +26,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, RemotingComman
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, CodecError
+from rocketbroker.processor.support.found_messages import check_found
 from rocketbroker.processor.support.put_answers import answer_when_acknowledged, put_refusal
 from rocketbroker.processor.support.request_checks import check_known_group, check_queue
 from rocketbroker.processor.support.request_family import NO_OUTCOMES, Refusal, answers
@@ -33,6 +36,7 @@ from rocketbroker.store.queue.consume_queue_interface import ConsumeQueueInterfa
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
 
+_UPDATE: Final = (Action.UPDATE,)
 # About 1 MiB of JSON.
 MAX_COUNT = 10_000
 
@@ -117,9 +121,13 @@ class MessageRequests:
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         ResumeCheckHalfMessageRequestHeader,
         at_slave=Refusal(ResponseCode.SYSTEM_ERROR, NO_OUTCOMES),
+        asks=True,
     )
     async def resume_check_half_message(
-        self, _connection: Connection, command: RemotingCommand[ResumeCheckHalfMessageRequestHeader]
+        self,
+        _connection: Connection,
+        command: RemotingCommand[ResumeCheckHalfMessageRequestHeader],
+        requester: Requester | None = None,
     ) -> Command:
         """Put the message back into the half topic, with no check counted.
 
@@ -128,10 +136,11 @@ class MessageRequests:
         times.)
 
         Raises:
-            BrokerResponseError: SYSTEM_ERROR if the id is illegal or names no message that can be checked; the codes of
-                a send if the copy could not be stored.
+            BrokerResponseError: SYSTEM_ERROR if the id is illegal or names no message that can be checked;
+                NO_PERMISSION if the user lacks the right on its topic; the codes of a send if the copy could not be
+                stored.
         """
-        message = await self._message(command.header.msg_id or "")
+        message = await self._message(command.header.msg_id or "", requester)
         async with self._resuming:
             result = await self._resume(message)
         answer = response()
@@ -172,7 +181,7 @@ class MessageRequests:
             )
         return open_offset
 
-    async def _message(self, msg_id: str) -> MessageExt:
+    async def _message(self, msg_id: str, requester: Requester | None) -> MessageExt:
         try:
             offset = decode_message_id(msg_id).offset
         except CodecError as error:
@@ -181,6 +190,7 @@ class MessageRequests:
         if record is None:
             raise _error(f"Find prepared transaction message failed: no message is at {offset}, which msgId names")
         message = decode_record(record)
+        check_found(requester, message, _UPDATE)
         if message.topic not in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC}:
             raise _error(
                 f"the message at {offset} is of topic {message.topic}; name one of "

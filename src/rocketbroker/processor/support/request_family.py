@@ -59,6 +59,7 @@ class _Note(NamedTuple):
     takes_large_bodies: bool
     runs: str | None
     at_slave: Refusal | None
+    asks: bool
 
 
 def answers(
@@ -69,6 +70,7 @@ def answers(
     takes_large_bodies: bool = False,
     runs: str | None = None,
     at_slave: Refusal | None = None,
+    asks: bool = False,
 ) -> Callable[[Method[S, H, P, A]], Method[S, H, P, A]]:
     """Mark a method as the handler of a code; it may have several.
 
@@ -79,10 +81,11 @@ def answers(
         takes_large_bodies: accept bodies up to a frame; the method checks them.
         runs: name of the attribute that handles requests which come together.
         at_slave: answer of a slave, which does not call the method; ``None`` if it does.
+        asks: the method has a parameter more, ``requester: Requester | None = None``; see ``Route``.
     """
 
     def mark(method: Method[S, H, P, A]) -> Method[S, H, P, A]:
-        note = _Note(code, header_type, audience, takes_large_bodies, runs, at_slave)
+        note = _Note(code, header_type, audience, takes_large_bodies, runs, at_slave, asks)
         setattr(method, _NOTES, (note, *getattr(method, _NOTES, ())))
         return method
 
@@ -108,6 +111,7 @@ def routes_of(families: Iterable[object], *, is_slave: bool = False) -> dict[int
                     note.audience,
                     takes_large_bodies=note.takes_large_bodies,
                     runs=runs,
+                    asks=note.asks,
                 )
                 if is_slave and note.at_slave is not None:
                     table.routes[note.code] = table.routes[note.code].guarded(note.at_slave.guard)

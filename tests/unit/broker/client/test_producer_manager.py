@@ -62,18 +62,34 @@ def test_scan_closes_the_silent(clock, manager):
 
 
 def test_members_of_a_group_are_available_in_turn(clock, manager):
-    assert manager.available_channel("p") is None
+    assert manager.available_channel("p", "T") is None
     members = [client(clock, name).connection for name in ("one", "two", "three")]
     for number, connection in enumerate(members):
         manager.register("p", ClientChannelInfo(connection, str(number), "GO", 317, clock.monotonic()))
-    assert {manager.available_channel("p") for _ in range(3)} == set(members)
+    assert {manager.available_channel("p", "T") for _ in range(3)} == set(members)
     members[0].is_behind = True
-    assert {manager.available_channel("p") for _ in range(6)} == set(members[1:])
+    assert {manager.available_channel("p", "T") for _ in range(6)} == set(members[1:])
     members[1].is_open = members[2].is_open = False
-    assert manager.available_channel("p") is None, "what is written to one that is behind stays in memory"
+    assert manager.available_channel("p", "T") is None, "what is written to one that is behind stays in memory"
     members[0].is_behind = False
-    assert manager.available_channel("p") is members[0]
-    assert manager.available_channel("q") is None
+    assert manager.available_channel("p", "T") is members[0]
+    assert manager.available_channel("q", "T") is None
+
+
+def test_only_producers_whose_user_may_send_to_the_topic_are_asked(clock, manager):
+    allowed = {"T"}
+    one = client(clock, "one")
+    one.may_publish = allowed.__contains__
+    manager.register("p", one)
+    assert manager.available_channel("p", "T") is one.connection
+    assert manager.available_channel("p", "U") is None
+    allowed.clear()
+    assert manager.available_channel("p", "T") is None
+    # The next heartbeat of the connection may be of another user.
+    other = ClientChannelInfo(one.connection, "one", "GO", 317, clock.monotonic())
+    other.may_publish = {"U"}.__contains__
+    manager.register("p", other)
+    assert manager.available_channel("p", "U") is one.connection
 
 
 def test_a_client_that_changes_its_id_leaves_no_id_behind(clock, manager):

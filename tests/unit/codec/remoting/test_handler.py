@@ -131,6 +131,12 @@ class TestGuarded:
         assert self.guarded(process_later, lambda *_: None).runs_later
         assert not self.guarded(process, lambda *_: None).runs_later
 
+    def test_a_handler_that_asks_is_still_told_who_asks(self):
+        route = Route(31, lambda _connection, _command, user: user, asks=True).guarded(lambda *_: None)
+
+        assert route.asks
+        assert route.process(FakeConnection(), request(31, {}), b"the user") == b"the user"
+
 
 def queue_id_in(text: str, *, serialize_type: int, is_number: bool = False) -> int:
     """Queue id of a request that has this text for it."""
