@@ -2,21 +2,24 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final, Self
 
 from rocketbroker.auth.access_store import FILE_NAME, AccessStore, AccessTable
 from rocketbroker.auth.errors import AuthError, AuthValueError
-from rocketbroker.auth.plain_acl import Migration, plain_acl_files, read_plain_acl
+from rocketbroker.auth.plain_acl import plain_acl_files, read_plain_acl
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
-from rocketbroker.auth.secret_seal import copy_seal, load_seal, shared_key
+from rocketbroker.auth.secret_seal import NONCE_LENGTH, copy_seal, load_seal, shared_key
+from rocketbroker.auth.table_lock import TableLock
 from rocketbroker.auth.users import User, initial_user, inner_client_user
 from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.auth_settings import AuthSettings, AuthSwitches, parse_codes
+from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.errors import CodecError, ConfigError, shown
 from rocketbroker.ha.ha_handshake import HAAccess
 
@@ -92,6 +95,7 @@ class AccessControl:
         folder: folder of the table, unless ``authConfigPath`` names one.
         clock: source of the time.
         open_codes: codes that are not checked at all.
+        is_slave: the table follows a master's.
 
     Attributes:
         store: the table.
@@ -109,15 +113,24 @@ class AccessControl:
         folder: Path,
         clock: Clock,
         open_codes: Collection[int] = frozenset(),
+        *,
+        is_slave: bool = False,
     ) -> None:
         check_classes(config)
         self._config = config
+        self._is_slave = is_slave
         self._given = self._users_of(config)
         self._inner = inner = inner_user(config)
         self.copy_seal = None if inner is None else copy_seal(inner.name, inner.secret)
         folder = Path(config.auth_config_path) if config.auth_config_path else folder
         table = folder / FILE_NAME
-        seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
+        self._lock = TableLock(folder)
+        # Two servers that start at once must not both make a key.
+        self._lock.acquire()
+        try:
+            seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
+        finally:
+            self._lock.release()
         self.store = AccessStore(table, seal, clock)
         as_apache = config.authorization_open_as_apache
         self.guard = RequestGuard(
@@ -141,9 +154,25 @@ class AccessControl:
         folder: Path,
         clock: Clock,
         open_codes: Collection[int] = frozenset(),
+        *,
+        is_slave: bool = False,
     ) -> Self | None:
         """Return the access control of a server, ``None`` if it is off."""
-        return cls(config, cluster, folder, clock, open_codes) if config.authentication_enabled else None
+        if not config.authentication_enabled:
+            return None
+        return cls(config, cluster, folder, clock, open_codes, is_slave=is_slave)
+
+    @classmethod
+    def of_broker(cls, settings: BrokerSettings, clock: Clock) -> Self | None:
+        """Return the access control of a broker, ``None`` if it is off."""
+        config = settings.store
+        return cls.of(
+            settings.transport,
+            settings.broker.broker_cluster_name,
+            config.config_dir,
+            clock,
+            is_slave=config.broker_role == "SLAVE",
+        )
 
     @staticmethod
     def _users_of(config: AuthSettings) -> list[User]:
@@ -154,11 +183,12 @@ class AccessControl:
             raise ConfigError(str(error)) from None
 
     def load(self) -> None:
-        """Read the table (blocks).
+        """Lock and read the table (blocks); ``release`` ends the lock, also after a failed start.
 
         Raises:
-            ConfigError: It cannot be read.
+            ConfigError: It cannot be read, or another server uses it.
         """
+        self._lock.acquire()
         self.store.load()
         self.guard.follow_loaded()
 
@@ -170,8 +200,7 @@ class AccessControl:
         """
         await self.store.start()
         try:
-            own = [*self._given, *([self._inner] if self._inner is not None else [])]
-            await self.store.add_missing(own, raises_version=False)
+            await self.store.follow_settings(self._given, self._inner)
             if self._config.migrate_auth_from_v1_enabled:
                 await self._migrate()
         except AuthError as error:
@@ -185,40 +214,68 @@ class AccessControl:
         inner = self._inner
         if inner is None:
             log.info("access control: innerClientAuthenticationCredentials is empty; own requests are not signed")
-        elif users[inner.name].secret != inner.secret:
+            return
+        held = users[inner.name]
+        if held.secret != inner.secret:
             log.warning(
                 "access control: User:%s has another secret than innerClientAuthenticationCredentials; servers that "
                 "sign by the setting are rejected here until mqadmin updateUser gives the user its secret",
                 inner.name,
             )
+        if not (held.is_super and held.is_enabled):
+            log.warning(
+                "access control: User:%s of innerClientAuthenticationCredentials is %s and %s; servers that sign by it "
+                "are rejected here until mqadmin updateUser makes it Super and enable",
+                inner.name,
+                held.type.word,
+                held.status.word,
+            )
 
     async def _migrate(self) -> None:
-        """Add the users of access control 1.0 that do not exist, with their policies."""
+        """Add the users of access control 1.0 that do not exist, with their policies, once in the life of the table."""
+        name = "migrateAuthFromV1Enabled=true"
+        if self._is_slave:
+            log.info("%s: this slave gets the users and policies of its master", name)
+            return
+        if self.store.is_migrated:
+            log.info("%s: done before, and the files are not read again; set it to false", name)
+            return
         home = os.environ.get("ROCKETMQ_HOME", "")
         if not home:
-            log.warning("migrateAuthFromV1Enabled=true: ROCKETMQ_HOME is not set, so there is no plain_acl.yml to read")
+            log.warning("%s: ROCKETMQ_HOME is not set, so there is no plain_acl.yml to read", name)
             return
-        found = _read(Path(home) / "conf")
+        conf = Path(home) / "conf"
+        files = plain_acl_files(conf)
+        if not files:
+            log.warning("%s: there is no plain_acl.yml in %s", name, conf)
+            return
+        found = read_plain_acl(files)
         for remark in found.remarks:
             log.warning("access control: %s", remark)
-        added = await self.store.add_missing(found.users, found.acls)
+        added = await self.store.migrate(found.users, found.acls)
         log.info("access control: %d of %d users of plain_acl.yml are new", len(added), len(found.users))
 
-    async def follow(self, fetch: Callable[[str], Awaitable[bytes]]) -> None:
+    async def follow(self, fetch: Callable[[str, str], Awaitable[tuple[bytes, str]]]) -> None:
         """Replace the table by a master's, if that is newer; do nothing without inner credentials.
 
+        The MAC covers the whole table and a nonce, so that nobody on the path can change users or policies, or send an
+        older answer again.
+
         Args:
-            fetch: returns the master's copy, by the id of the key that seals its secrets.
+            fetch: returns the master's copy and its MAC, by the id of the key that seals its secrets and the nonce.
 
         Raises:
-            CodecError: It is no copy for this server, or the table cannot be written.
+            CodecError: It is no copy for this server, was changed, or the table cannot be written.
             RemotingError: The master does not answer.
         """
-        if self.copy_seal is None:
+        seal = self.copy_seal
+        if seal is None:
             return
+        nonce = secrets.token_hex(NONCE_LENGTH)
+        body, tag = await fetch(seal.key_id, nonce)
+        seal.check_copy(nonce, body, tag)
         try:
-            table = AccessTable.decode(await fetch(self.copy_seal.key_id))
-            taken = await self.store.take_copy(table, self.copy_seal)
+            taken = await self.store.take_copy(AccessTable.decode(body), seal)
         except AuthError as error:
             raise CodecError(str(error)) from None
         if taken:
@@ -229,24 +286,25 @@ class AccessControl:
         self.guard.late_refusals.stop()
         await self.store.stop()
 
+    def release(self) -> None:
+        """Let other servers use the table: the last step of a stop, also after a start that failed."""
+        self._lock.release()
 
-def ha_access(config: AuthSettings, own: BrokerIdentity, access: AccessControl | None) -> HAAccess:
-    """Return what a broker knows and demands of the other end of a replication link.
+
+def ha_access(settings: BrokerSettings, access: AccessControl | None) -> HAAccess:
+    """Return the proofs that a broker can give and demands on replication links.
 
     Args:
-        config: access control, and the inner credentials.
-        own: names of the broker.
+        settings: names of the broker, and the inner credentials.
         access: counts proofs that are wrong, if access control is on.
 
     Raises:
         ConfigError: The inner credentials are not valid.
     """
-    inner = inner_user(config)
+    broker = settings.broker
+    own = BrokerIdentity(broker.broker_cluster_name, broker.broker_name, broker.broker_id)
+    inner = inner_user(settings.transport)
     key = None if inner is None else shared_key(inner.name, inner.secret, "HA link")
     if access is None:
         return HAAccess(own, key)
     return HAAccess(own, key, is_required=True, failed=access.guard.failed_attempts.failed)
-
-
-def _read(conf: Path) -> Migration:
-    return read_plain_acl(plain_acl_files(conf))

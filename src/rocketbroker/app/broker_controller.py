@@ -69,7 +69,6 @@ from rocketbroker.broker.transaction.transactional_message_check_service import 
 )
 from rocketbroker.broker.transaction.transactional_message_service import TransactionalMessageService
 from rocketbroker.broker.waiting_messages import CopyDelivery
-from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.message.pop_info import revive_topic
@@ -146,7 +145,7 @@ class BrokerController:
         self._timer_metrics = TimerMetrics(folder / "timermetrics", submit)
         # Name servers and other brokers
         self._tls = RemotingTls(settings.transport)
-        self.access = AccessControl.of(settings.transport, config.broker_cluster_name, folder, clock)
+        self.access = AccessControl.of_broker(settings, clock)
         signer = own_signer(settings.transport)
         self._network = network = OuterNetwork(
             config, settings.store, self.topic_configs, self._tls, None if signer is None else signer.sign
@@ -195,8 +194,7 @@ class BrokerController:
         )
         self._transaction_checks, self.cleaning = self._make_transaction_checks(), self._make_cleaning()
         # Replication
-        identity = BrokerIdentity(config.broker_cluster_name, config.broker_name, config.broker_id)
-        ha_port = HAPort(ha_sockets, ha_access(settings.transport, identity, self.access))
+        ha_port = HAPort(ha_sockets, ha_access(settings, self.access))
         self.replication = BrokerReplication(settings, ha_port, self.store, transfers, network, self.parts, clock)
         self.acting = ActingParts(
             config,
@@ -633,6 +631,7 @@ class BrokerController:
                 self._tasks.stop,
                 self.parts.stop,
                 self.store.lock.release,
+                None if self.access is None else self.access.release,
                 lambda: close_sockets([*self._sockets, *self._ha_sockets]),
                 self._network.client.stop,
                 self._executor.shutdown,

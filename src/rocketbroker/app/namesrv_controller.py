@@ -138,6 +138,7 @@ class NamesrvController:
             stop_all(
                 self._tasks.stop,
                 self._parts.stop,
+                None if self.access is None else self.access.release,
                 self._client.stop,
                 self._executor.shutdown,
                 lambda: self._decoder.shutdown(cancel_futures=True),

@@ -38,8 +38,8 @@ def users_of_copy(body: bytes, seal: SecretSeal) -> CopiedUsers:
     Raises:
         CodecError: It is no copy, or was sealed by another key.
     """
-    users, acls, version = state_of(AccessTable.decode(body), seal)
-    return CopiedUsers(users, acls, (version.timestamp, version.counter))
+    state = state_of(AccessTable.decode(body), seal)
+    return CopiedUsers(state.users, state.acls, (state.version.timestamp, state.version.counter))
 
 
 def users_of_lists(users: Sequence[UserInfo], acls: Sequence[AclInfo]) -> CopiedUsers:

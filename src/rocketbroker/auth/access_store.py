@@ -1,6 +1,7 @@
 """Table of users and policies, on disk before a change is answered (LocalAuthenticationMetadataProvider and others).
 
-    accessControl.json := {"dataVersion": ..., "keyId": ..., "policies": {name: AclInfo}, "users": {name: StoredUser}}
+    accessControl.json := {"dataVersion": ..., "keyId": ..., "migratedFromV1": bool, "policies": {name: AclInfo},
+                           "users": {name: StoredUser}}
 
 A change makes a new state from the newest one. The state is written, then published: no decision follows a policy that
 a crash could take back. Changes that come during a write share the next one. If a write fails, the states made since
@@ -9,9 +10,9 @@ have reached the disk all the same, the published state is then written until th
 
 A table has a version, and a copy replaces the own table only if its version is higher. Versions are compared by the
 time of the last change, which never goes back within a table, then by the number of changes. So a slave never takes an
-older table than it has, in whatever order servers start. A master asks nobody: one that lost its last change serves the
-older table until the next change. A change that no slave had copied when its master was lost is lost, as in any other
-table.
+older table than it has, in whatever order servers start. Nor does it take one of a time to come, which no later change
+could replace for long. A master asks nobody: one that lost its last change serves the older table until the next
+change. A change that no slave had copied when its master was lost is lost, as in any other table.
 """
 
 import asyncio
@@ -43,16 +44,20 @@ FILE_NAME: Final = "accessControl.json"
 #: Seconds before the published state is written again after a failed write.
 RETRY_S: Final = 5.0
 MAX_USERS: Final = 10_000
+#: Time by which the version of a copy may be ahead of the own clock.
+MAX_AHEAD_MS: Final = 10 * 60_000
+_MAX_COUNTER: Final = 1 << 53
 #: Entries of all users.
 MAX_ALL_ENTRIES: Final = 100_000
 
 
 class StoredUser(RemotingSerializable):
-    """User in the table; ``secret`` is sealed."""
+    """User in the table; ``secret`` is sealed. ``inner`` as ``User.is_inner``."""
 
     secret: str
     user_type: str
     user_status: str
+    inner: bool = False
 
     def __repr__(self) -> str:
         """Hide even the sealed secret."""
@@ -60,18 +65,20 @@ class StoredUser(RemotingSerializable):
 
 
 class AccessTable(RemotingSerializable):
-    """Content of the file, and of a copy for a slave."""
+    """Content of the file, and of a copy for a slave. ``migrated_from_v1``: files of access control 1.0 were read."""
 
     key_id: str
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     users: dict[str, StoredUser] = msgspec.field(default_factory=dict)
     policies: dict[str, AclInfo] = msgspec.field(default_factory=dict)
+    migrated_from_v1: bool = False
 
 
 class _State(NamedTuple):
     users: Mapping[str, User]
     acls: Mapping[str, Acl]
     version: DataVersion
+    is_migrated: bool = False
 
     def with_user(self, user: User) -> "_State":
         return self._replace(users={**self.users, user.name: user})
@@ -80,6 +87,24 @@ class _State(NamedTuple):
         if len(acl):
             return self._replace(acls={**self.acls, acl.username: acl})
         return self._replace(acls={name: held for name, held in self.acls.items() if name != acl.username})
+
+    def without_user(self, name: str) -> "_State":
+        users = {other: user for other, user in self.users.items() if other != name}
+        return self._replace(users=users).with_acl(Acl(name))
+
+    def with_missing(self, users: Iterable[User], acls: Mapping[str, Acl]) -> "_State":
+        """Return the state with the users that are not there, and their policies."""
+        state = self
+        for user in users:
+            if user.name not in state.users:
+                state = state.with_user(user).with_acl(acls.get(user.name, Acl(user.name)))
+        return state
+
+    def has_super(self, *, but_inner: bool) -> bool:
+        """Return true with a Super user that is enabled, other than that of the servers with ``but_inner``."""
+        return any(
+            user.is_super and user.is_enabled and not (but_inner and user.is_inner) for user in self.users.values()
+        )
 
 
 _Edit: TypeAlias = Callable[[_State], _State]
@@ -193,7 +218,7 @@ class AccessStore:
             by_super: a Super user asks; others cannot change a Super user.
 
         Raises:
-            AuthValueError: A field is not valid, or there is no such user, or it is a Super user.
+            AuthValueError: A field is not valid, or there is no such user, or it is a Super user, or the last one.
             AuthError: The table cannot be written.
         """
         name = check_name(info.username)
@@ -202,7 +227,7 @@ class AccessStore:
             if name not in state.users:
                 raise AuthConflictError(f"The user is not exist: {name}; create it by createUser")
             _check_super(state, name, by_super=by_super)
-            return state.with_user(updated_user(state.users[name], info))
+            return _with_super_left(state, state.with_user(updated_user(state.users[name], info)), name)
 
         await self._change(edit)
 
@@ -214,7 +239,7 @@ class AccessStore:
             by_super: a Super user asks; others cannot remove a Super user.
 
         Raises:
-            AuthValueError: The name is not valid, or that of a Super user.
+            AuthValueError: The name is not valid, or that of a Super user, or of the last one.
             AuthError: The table cannot be written.
         """
         name = check_name(name)
@@ -223,8 +248,7 @@ class AccessStore:
             if name not in state.users and name not in state.acls:
                 return state
             _check_super(state, name, by_super=by_super)
-            users = {other: user for other, user in state.users.items() if other != name}
-            return state._replace(users=users).with_acl(Acl(name))
+            return _with_super_left(state, state.without_user(name), name)
 
         await self._change(edit)
 
@@ -260,34 +284,79 @@ class AccessStore:
 
         await self._change(edit)
 
-    async def add_missing(
-        self, users: Iterable[User], acls: Iterable[Acl] = (), *, raises_version: bool = True
-    ) -> list[str]:
-        """Add users that are not there, with their policies; return their names.
-
-        For the users that settings name, and for a migration: a user that exists is left as it is.
-
-        Args:
-            users: the users.
-            acls: their policies.
-            raises_version: false for users that each server makes by itself, so that the table of a slave which has
-                nothing else is older than its master's.
+    async def add_missing(self, users: Iterable[User], acls: Iterable[Acl] = ()) -> list[str]:
+        """Add users that are not there, with their policies; return their names. Others are left as they are.
 
         Raises:
             AuthError: The table cannot be written.
         """
-        given, policies = list(users), {acl.username: acl for acl in acls}
+        return await self._add(list(users), acls)
+
+    async def migrate(self, users: Iterable[User], acls: Iterable[Acl]) -> list[str]:
+        """Add the users of access control 1.0, as ``add_missing`` does, and note that this is done for good.
+
+        So users that are deleted later do not return, and changes of the files do not count any more.
+
+        Raises:
+            AuthError: The table cannot be written.
+        """
+        return await self._add(list(users), acls, is_migrated=True)
+
+    @property
+    def is_migrated(self) -> bool:
+        """True once the users of access control 1.0 were added."""
+        return self._newest.is_migrated
+
+    async def _add(self, users: list[User], acls: Iterable[Acl], *, is_migrated: bool = False) -> list[str]:
+        policies = {acl.username: acl for acl in acls}
         added: list[str] = []
 
         def edit(state: _State) -> _State:
-            added[:] = [user.name for user in given if user.name not in state.users]
-            for user in given:
-                if user.name in added:
-                    state = state.with_user(user).with_acl(policies.get(user.name, Acl(user.name)))
-            return state
+            added[:] = [user.name for user in users if user.name not in state.users]
+            if is_migrated and not state.is_migrated:
+                state = state._replace(is_migrated=True)
+            return state.with_missing(users, policies)
 
-        await self._change(edit, raises_version=raises_version)
+        await self._change(edit)
         return added
+
+    async def follow_settings(self, first: Iterable[User], inner: User | None) -> None:
+        """Add the users that settings name, unless they exist, and remove an earlier user of the inner credentials.
+
+        The version stays: each server does this by itself, and the table of a slave that has nothing else must be older
+        than its master's.
+
+        Args:
+            first: those of ``initAuthenticationUser``.
+            inner: that of ``innerClientAuthenticationCredentials``; if earlier settings made it, it gets the secret of
+                the present ones.
+
+        Raises:
+            AuthError: The table cannot be written.
+        """
+        given = [*first, *([] if inner is None else [inner])]
+        changes: list[str] = []
+
+        def edit(state: _State) -> _State:
+            after = state
+            for user in state.users.values():
+                if user.is_inner and (inner is None or user.name != inner.name):
+                    after = after.without_user(user.name)
+            held = None if inner is None else after.users.get(inner.name)
+            if inner is not None and held is not None and held.is_inner and held.secret != inner.secret:
+                after = after.with_user(msgspec.structs.replace(held, secret=inner.secret))
+            after = after.with_missing(given, {})
+            if not after.has_super(but_inner=False):
+                # Without inner credentials, and without another user with every right: the earlier one stays.
+                after = state.with_missing(given, {})
+            removed, added = state.users.keys() - after.users.keys(), after.users.keys() - state.users.keys()
+            changes[:] = [f"User:{name} is removed, as no setting names it" for name in sorted(removed)]
+            changes.extend(f"User:{name} is created, as the settings say" for name in sorted(added))
+            return state if after.users == state.users else after
+
+        await self._change(edit, raises_version=False)
+        for change in changes:
+            log.info("access control: %s", change)
 
     # Copies
 
@@ -303,12 +372,13 @@ class AccessStore:
             seal: the seal of the copy.
 
         Raises:
-            CodecError: A secret was sealed by another key, or an entry is not valid.
+            CodecError: A secret was sealed by another key, an entry is not valid, or the version is of a time to come.
             AuthError: The table cannot be written.
         """
         # Checked before the secrets are opened, which costs more.
         if not _is_newer(table.data_version, self._newest.version):
             return False
+        self._check_time(table.data_version)
         copied = await asyncio.get_running_loop().run_in_executor(self._executor, state_of, table, seal)
         taken = False
 
@@ -319,6 +389,20 @@ class AccessStore:
 
         await self._change(edit, raises_version=False)
         return taken
+
+    def _check_time(self, version: DataVersion) -> None:
+        """Check that later changes can get a higher version.
+
+        Raises:
+            CodecError: They cannot, for long.
+        """
+        ahead_ms = version.timestamp - self._clock.time_ms()
+        if ahead_ms > MAX_AHEAD_MS or version.counter > _MAX_COUNTER:
+            raise CodecError(
+                f"its version (timestamp {version.timestamp}, counter {version.counter}) is {ahead_ms / 1000:,.0f} s "
+                "ahead of the clock here; set the clocks of both servers. If they are right, stop the master and lower "
+                f"dataVersion in its {self.path.name}"
+            )
 
     # Writes
 
@@ -407,6 +491,23 @@ def _check_super(state: _State, name: str, *, by_super: bool) -> None:
         raise AuthConflictError(f"The super user can only be update by super user: User:{name}")
 
 
+def _with_super_left(before: _State, after: _State, name: str) -> _State:
+    """Return the state after a change of a user, unless nobody could change users any more.
+
+    The user by which servers sign does not count while there is another one: its secret is for servers.
+
+    Raises:
+        AuthConflictError: ``name`` was the last Super user.
+    """
+    for but_inner in (True, False):
+        if before.has_super(but_inner=but_inner) and not after.has_super(but_inner=but_inner):
+            raise AuthConflictError(
+                f"User:{name} is the last enabled Super user, and without one nobody could change users; create "
+                "another one first: mqadmin createUser -u <name> -t Super"
+            )
+    return after
+
+
 def _check_size(state: _State) -> None:
     if len(state.users) > MAX_USERS:
         raise AuthValueError(f"{len(state.users):,} users exceed the limit of {MAX_USERS:,}; delete some")
@@ -431,10 +532,11 @@ def _table_of(state: _State, seal: SecretSeal) -> AccessTable:
         seal.key_id,
         state.version.copy(),
         {
-            name: StoredUser(seal.seal(name, user.secret), user.type.word, user.status.word)
+            name: StoredUser(seal.seal(name, user.secret), user.type.word, user.status.word, user.is_inner)
             for name, user in state.users.items()
         },
         {name: acl.info() for name, acl in state.acls.items()},
+        state.is_migrated,
     )
 
 
@@ -451,14 +553,17 @@ def state_of(table: AccessTable, seal: SecretSeal) -> _State:
         )
     try:
         users = {
-            name: new_user(UserInfo(name, seal.open(name, user.secret), user.user_type, user.user_status))
+            name: msgspec.structs.replace(
+                new_user(UserInfo(name, seal.open(name, user.secret), user.user_type, user.user_status)),
+                is_inner=user.inner,
+            )
             for name, user in table.users.items()
         }
         acls = {name: parse_acl(f"User:{name}", info) for name, info in table.policies.items()}
         for name in acls:
             if name not in users:
                 raise CodecError(f"policies of User:{name}: there is no such user")
-        state = _State(users, acls, table.data_version.copy())
+        state = _State(users, acls, table.data_version.copy(), table.migrated_from_v1)
         _check_size(state)
     except AuthValueError as error:
         raise CodecError(str(error)) from error

@@ -30,7 +30,9 @@ from rocketbroker.common.file_system import LOCAL, FileSystem
 from rocketbroker.common.private_files import check_private, write_private
 
 KEY_LENGTH: Final = 32
-_NONCE_LENGTH: Final = 16
+#: Bytes of the nonce of a copy, which is sent as hexadecimal digits.
+NONCE_LENGTH: Final = 32
+_SALT_LENGTH: Final = 16
 _TAG_LENGTH: Final = 16
 
 
@@ -41,19 +43,20 @@ class SecretSeal:
         key: at least 32 bytes that nobody can guess.
     """
 
-    __slots__ = ("_authentication_key", "_encryption_key", "key_id")
+    __slots__ = ("_authentication_key", "_copy_key", "_encryption_key", "key_id")
 
     def __init__(self, key: bytes) -> None:
         if len(key) < KEY_LENGTH:
             raise ValueError(f"a key of {len(key)} bytes is too short; {KEY_LENGTH} are needed")
         self._encryption_key = _derived(key, b"encryption")
         self._authentication_key = _derived(key, b"authentication")
+        self._copy_key = _derived(key, b"copy")
         #: Tells keys apart, and nothing about them.
         self.key_id = _derived(key, b"id").hex()[:16]
 
     def seal(self, username: str, secret: str) -> str:
         """Return the secret of a user as text for the table."""
-        nonce = os.urandom(_NONCE_LENGTH)
+        nonce = os.urandom(_SALT_LENGTH)
         ciphertext = self._crypt(nonce, secret.encode())
         return base64.b64encode(nonce + ciphertext + self._tag(username, nonce, ciphertext)).decode()
 
@@ -67,12 +70,34 @@ class SecretSeal:
             data = base64.b64decode(sealed, validate=True)
         except (binascii.Error, ValueError):
             data = b""
-        if len(data) < _NONCE_LENGTH + _TAG_LENGTH:
+        if len(data) < _SALT_LENGTH + _TAG_LENGTH:
             raise CodecError(f"the sealed secret of user {username} is not one")
-        nonce, ciphertext, tag = data[:_NONCE_LENGTH], data[_NONCE_LENGTH:-_TAG_LENGTH], data[-_TAG_LENGTH:]
+        nonce, ciphertext, tag = data[:_SALT_LENGTH], data[_SALT_LENGTH:-_TAG_LENGTH], data[-_TAG_LENGTH:]
         if not hmac.compare_digest(tag, self._tag(username, nonce, ciphertext)):
             raise CodecError(f"the sealed secret of user {username} was changed, or made by another key")
         return self._crypt(nonce, ciphertext).decode()
+
+    def copy_tag(self, nonce: str, copy: bytes) -> str:
+        """Return the MAC of a copy of the table, in hexadecimal digits.
+
+        Args:
+            nonce: random text of the server that asked for the copy, so that no other answer fits.
+            copy: all bytes of the copy.
+        """
+        content = nonce.encode()
+        return hmac.digest(self._copy_key, len(content).to_bytes(4, "big") + content + copy, "sha256").hex()
+
+    def check_copy(self, nonce: str, copy: bytes, tag: str) -> None:
+        """Check the MAC of a copy in constant time.
+
+        Raises:
+            CodecError: It is not that of the nonce and these bytes.
+        """
+        if not hmac.compare_digest(self.copy_tag(nonce, copy).encode(), tag.encode()):
+            raise CodecError(
+                "the copy of users and policies was changed on its way, is an old one, or its sender has other "
+                "innerClientAuthenticationCredentials"
+            )
 
     def _crypt(self, nonce: bytes, data: bytes) -> bytes:
         """Encrypt or decrypt: both combine the data with the key stream."""

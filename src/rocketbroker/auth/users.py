@@ -54,12 +54,16 @@ class UserStatus(IntEnum):
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user and its secret. A ``SUPER`` user has every right, a ``NORMAL`` one those of its policies."""
+    """A user and its secret. A ``SUPER`` user has every right, a ``NORMAL`` one those of its policies.
+
+    ``is_inner``: made from ``innerClientAuthenticationCredentials``, and removed once that setting names another user.
+    """
 
     name: str
     secret: str
     type: UserType = UserType.NORMAL
     status: UserStatus = UserStatus.ENABLE
+    is_inner: bool = False
 
     @property
     def is_super(self) -> bool:
@@ -105,11 +109,18 @@ def updated_user(user: User, info: UserInfo) -> User:
     Raises:
         AuthValueError: A field is not allowed.
     """
+    has_secret = bool(info.password and info.password.strip())
+    if has_secret and user.is_inner:
+        raise AuthValueError(
+            f"password of user {user.name}: it is that of innerClientAuthenticationCredentials; change the setting, "
+            "the same on all servers, and restart them"
+        )
     return User(
         user.name,
-        check_secret(user.name, info.password) if info.password and info.password.strip() else user.secret,
+        check_secret(user.name, info.password) if has_secret else user.secret,
         _type(user.name, info.user_type) if info.user_type else user.type,
         _status(user.name, info.user_status) if info.user_status else user.status,
+        user.is_inner,
     )
 
 
@@ -147,7 +158,7 @@ def inner_client_user(text: str) -> User:
     """
     name = "innerClientAuthenticationCredentials"
     given = _decoded(name, text, _InnerCredentials, '{"accessKey":"...","secretKey":"..."}')
-    return _super_user(name, given.access_key, given.secret_key)
+    return msgspec.structs.replace(_super_user(name, given.access_key, given.secret_key), is_inner=True)
 
 
 def _decoded(setting: str, text: str, kind: type[S], form: str) -> S:

@@ -7,7 +7,9 @@ RocketBrokerError
 │   ├── CorruptRecordError     ... stored message record
 │   ├── HeaderFieldError       ... field of a command's header (codec.remoting.frame)
 │   ├── MQFilterError          ... filter expression
-│   └── EvaluationError        ... properties that a filter compares (codec.filter.expression)
+│   ├── EvaluationError        ... properties that a filter compares (codec.filter.expression)
+│   └── HandshakeError         ... other end of a replication link without a proof (ha.ha_handshake)
+│       └── WrongProofError    ... with other inner credentials (ha.ha_handshake)
 ├── ProtocolError
 │   ├── LocalProtocolError     violation by our side, found before sending
 │   └── RemoteProtocolError    violation by the peer

@@ -38,7 +38,7 @@ class HandshakeError(CodecError):
 
 @dataclass(frozen=True, slots=True)
 class HAAccess:
-    """What a broker knows and demands of the other end of a replication link.
+    """Proofs that a broker can give and demands on replication links.
 
     Attributes:
         own: its names.

@@ -160,7 +160,7 @@ class ClusterServiceManager:
         async def fetch() -> TopicConfig:
             address = await self._a_master(topic)
             command = request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic))
-            return TopicConfig.decode(await self.asked(address, command))
+            return TopicConfig.decode(bytes((await self.asked(address, command)).body))
 
         return await self._topics.get(topic, fetch)
 
@@ -175,7 +175,8 @@ class ClusterServiceManager:
         async def fetch() -> SubscriptionGroupConfig:
             header = GetSubscriptionGroupConfigRequestHeader(group)
             command = request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
-            return SubscriptionGroupConfig.decode(await self.asked(await self._any_master(), command))
+            answer = await self.asked(await self._any_master(), command)
+            return SubscriptionGroupConfig.decode(bytes(answer.body))
 
         return await self._subscription_groups.get(group, fetch)
 
@@ -223,14 +224,14 @@ class ClusterServiceManager:
             if MASTER_ID in broker.broker_addrs:
                 self._masters[broker.broker_name] = broker.broker_addrs[MASTER_ID]
 
-    async def asked(self, address: str, command: Command) -> bytes:
-        """Return the body of a broker's answer.
+    async def asked(self, address: str, command: Command) -> Command:
+        """Return a broker's answer.
 
         Raises:
             BrokerResponseError: It refuses.
             RemotingError: It does not answer.
         """
-        return bytes((await succeeded(self._remoting.invoke(address, command, _TIMEOUT_S))).body)
+        return await succeeded(self._remoting.invoke(address, command, _TIMEOUT_S))
 
     def invoke(self, channel: ProxyChannel, broker_name: str, command: Command) -> Awaitable[Command]:
         """Send a request to the master of a broker, or a registration of a client to all of them."""

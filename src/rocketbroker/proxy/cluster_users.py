@@ -9,17 +9,22 @@ Apache's proxy asks any broker of the cluster, a different one each time.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from rocketbroker.auth.access_copy import AccessCopy, CopiedUsers, users_of_copy, users_of_lists
 from rocketbroker.auth.authorization import AccessRules
-from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.secret_seal import NONCE_LENGTH, SecretSeal
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
 from rocketbroker.codec.remoting.bodies.remoting_serializable import decode_body
 from rocketbroker.codec.remoting.bodies.route import BrokerData
-from rocketbroker.codec.remoting.headers.auth import ListAclsRequestHeader, ListUsersRequestHeader
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.headers.auth import (
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    ListUsersResponseHeader,
+)
+from rocketbroker.codec.remoting.remoting_command import Command, from_ext_fields, request
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, CodecError, RemotingConnectError, RemotingError
@@ -30,7 +35,7 @@ log = logging.getLogger(__name__)
 # Until the first copy, brokers are asked this often: nothing is served before it.
 _FIRST_S: Final = 1.0
 
-Ask = Callable[[str, Command], Awaitable[bytes]]
+Ask = Callable[[str, Command], Awaitable[Command]]
 
 
 class ClusterUsers:
@@ -41,7 +46,7 @@ class ClusterUsers:
         seal: seals secrets in copies; the same as that of the brokers.
         config: times.
         brokers: returns the registered brokers.
-        ask: returns the body of a broker's answer, by its address.
+        ask: returns a broker's answer, by its address.
 
     Attributes:
         problem: reason why no users are known; empty once they are.
@@ -117,13 +122,16 @@ class ClusterUsers:
             RemotingError: It does not answer.
             CodecError: The answer cannot be read.
         """
-        body = await self._ask(
-            address, request(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader(copy_key_id=self._seal.key_id))
-        )
-        if body.startswith(b"{"):
+        nonce = secrets.token_hex(NONCE_LENGTH)
+        header = ListUsersRequestHeader(copy_key_id=self._seal.key_id, copy_nonce=nonce)
+        answer = await self._ask(address, request(RequestCode.AUTH_LIST_USER, header))
+        body, tag = bytes(answer.body), from_ext_fields(answer.header, ListUsersResponseHeader).copy_tag
+        if tag is not None:
+            self._seal.check_copy(nonce, body, tag)
             return await asyncio.to_thread(users_of_copy, body, self._seal)
         # A broker of Apache does not know of copies, and answers passwords in clear.
-        policies = await self._ask(address, request(RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader()))
+        answer = await self._ask(address, request(RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader()))
+        policies = bytes(answer.body)
         users = decode_body(body, list[UserInfo]) if body else []
         return users_of_lists(users, decode_body(policies, list[AclInfo]) if policies else [])
 

@@ -13,10 +13,10 @@ import pytest
 from rocketbroker.auth import access_store
 from rocketbroker.auth.access_store import FILE_NAME, AccessStore, AccessTable
 from rocketbroker.auth.authorization import AccessRules
-from rocketbroker.auth.errors import AuthError, AuthValueError
+from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import ANY_RESOURCE, Acl, Action, Decision, PolicyEntry, PolicyType, parse_resource
 from rocketbroker.auth.secret_seal import SecretSeal
-from rocketbroker.auth.users import User, UserType
+from rocketbroker.auth.users import User, UserStatus, UserType
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.common.errors import CodecError, ConfigError
@@ -81,7 +81,7 @@ async def test_the_file_is_readable_json_without_the_secret(store: AccessStore):
     text = store.path.read_text()
     content = json.loads(text)
     assert "geheim" not in text
-    assert sorted(content) == ["dataVersion", "keyId", "policies", "users"]
+    assert sorted(content) == ["dataVersion", "keyId", "migratedFromV1", "policies", "users"]
     assert content["users"]["joe"]["userType"] == "Normal"
     assert content["policies"]["joe"]["policies"][0]["entries"][0]["resource"] == "Topic:T"
     assert "secret" not in repr(AccessTable.decode(text.encode()).users["joe"])
@@ -89,6 +89,7 @@ async def test_the_file_is_readable_json_without_the_secret(store: AccessStore):
 
 async def test_an_update_and_a_removal(store: AccessStore):
     await store.create_user(UserInfo("joe", "geheim"))
+    await store.create_user(UserInfo("root", "geheim", "Super"))
     await store.merge_acl(Acl("joe", (allow("Topic:T"), allow("Topic:U")), (allow("*"),)))
     await store.update_user(UserInfo("joe", "neu", "Super"))
     assert store.rules.users["joe"] == User("joe", "neu", UserType.SUPER)
@@ -106,7 +107,7 @@ async def test_an_update_and_a_removal(store: AccessStore):
 
     await store.merge_acl(Acl("joe", (allow("Topic:T"),)))
     await store.delete_user("joe")
-    assert (dict(store.rules.users), dict(store.rules.acls)) == ({}, {})
+    assert (names(store.rules), dict(store.rules.acls)) == (["root"], {})
     await store.create_user(UserInfo("joe", "geheim"))
     assert dict(store.rules.acls) == {}, "a new user of the name gets no policies of the old one"
 
@@ -153,6 +154,101 @@ async def test_missing_users_are_added_and_others_left_as_they_are(store: Access
     before = store.data_version
     assert await store.add_missing(given) == []
     assert store.data_version == before
+
+
+ROOT = UserInfo("root", "root-secret", "Super")
+INNER = User("inner", "inner-secret", UserType.SUPER, is_inner=True)
+
+
+@pytest.mark.parametrize("change", [UserInfo("root", None, "Normal"), UserInfo("root", None, None, "disable"), None])
+@pytest.mark.parametrize("others", [[], [INNER], [User("off", "x", UserType.SUPER, UserStatus.DISABLE)]])
+async def test_the_last_super_user_stays(store: AccessStore, change: UserInfo | None, others: list[User]):
+    async def apply(name: str) -> None:
+        if change is None:
+            await store.delete_user(name)
+        else:
+            await store.update_user(UserInfo(name, None, change.user_type, change.user_status))
+
+    await store.create_user(ROOT)
+    await store.add_missing(others)
+    with pytest.raises(AuthConflictError, match=r"User:root is the last enabled Super user.*mqadmin createUser -u"):
+        await apply("root")
+    await store.update_user(UserInfo("root", "other-secret"))
+
+    await store.create_user(UserInfo("second", "x", "Super"))
+    await apply("root")
+    with pytest.raises(AuthConflictError, match="User:second is the last"):
+        await apply("second")
+
+
+async def test_of_two_removals_at_once_one_is_refused(store: AccessStore):
+    await store.create_user(ROOT)
+    await store.create_user(UserInfo("second", "x", "Super"))
+    results = await asyncio.gather(store.delete_user("root"), store.delete_user("second"), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), AuthConflictError]
+
+
+async def test_a_migration_is_done_once(store: AccessStore):
+    shop = User("shop", "shop-secret")
+    assert await store.migrate([shop], [Acl("shop", (allow("Topic:T"),))]) == ["shop"]
+    await store.delete_user("shop")
+    assert store.is_migrated
+    assert loaded(store.path).is_migrated
+    assert AccessTable.decode((await store.copy(LINK)).encode()).migrated_from_v1
+
+
+class TestUsersOfSettings:
+    async def test_they_are_made_and_raise_no_version(self, store: AccessStore, caplog: pytest.LogCaptureFixture):
+        caplog.set_level(logging.INFO)
+        first = User("root", "root-secret", UserType.SUPER)
+        await store.follow_settings([first], INNER)
+        assert dict(store.rules.users) == {"root": first, "inner": INNER}
+        assert store.data_version == DataVersion()
+        assert "User:inner is created, as the settings say" in caplog.text
+        assert dict(loaded(store.path).rules.users) == {"root": first, "inner": INNER}
+
+    async def test_those_that_exist_are_left_as_they_are(self, store: AccessStore):
+        await store.create_user(UserInfo("root", "mine", "Normal", "disable"))
+        await store.create_user(UserInfo("inner", "mine"))
+        before = dict(store.rules.users)
+        await store.follow_settings([User("root", "x", UserType.SUPER)], INNER)
+        assert dict(store.rules.users) == before
+
+    async def test_other_inner_credentials_replace_the_earlier_user(self, store: AccessStore):
+        await store.follow_settings([], INNER)
+        await store.merge_acl(Acl("inner", (allow("Topic:T"),)))
+        other = User("servers", "other-secret", UserType.SUPER, is_inner=True)
+        await store.follow_settings([], other)
+        assert (dict(store.rules.users), dict(store.rules.acls)) == ({"servers": other}, {})
+        await store.follow_settings([], User("servers", "third-secret", UserType.SUPER, is_inner=True))
+        assert store.rules.users["servers"].secret == "third-secret"
+
+    async def test_a_user_made_by_hand_is_not_removed_with_the_setting(self, store: AccessStore):
+        await store.create_user(UserInfo("inner", "inner-secret", "Super"))
+        await store.follow_settings([], INNER)
+        await store.follow_settings([], User("servers", "x", UserType.SUPER, is_inner=True))
+        assert names(store.rules) == ["inner", "servers"]
+
+    async def test_one_user_for_both_settings_is_a_first_user(self, store: AccessStore):
+        both = User("root", "root-secret", UserType.SUPER)
+        await store.follow_settings([both], User("root", "root-secret", UserType.SUPER, is_inner=True))
+        assert store.rules.users["root"] == both
+
+    async def test_the_inner_user_stays_while_nobody_else_has_every_right(self, store: AccessStore):
+        await store.follow_settings([], INNER)
+        await store.follow_settings([], None)
+        assert names(store.rules) == ["inner"]
+        await store.create_user(ROOT)
+        await store.follow_settings([], None)
+        assert names(store.rules) == ["root"]
+
+    async def test_the_secret_of_the_inner_user_is_that_of_the_setting(self, store: AccessStore):
+        await store.follow_settings([], INNER)
+        with pytest.raises(AuthValueError, match="change the setting, the same on all servers, and restart"):
+            await store.update_user(UserInfo("inner", "by-hand-secret"))
+        await store.create_user(ROOT)
+        await store.update_user(UserInfo("inner", None, None, "disable"))
+        assert not loaded(store.path).rules.users["inner"].is_enabled
 
 
 async def test_listeners_get_new_rules_before_the_answer(store: AccessStore):
@@ -351,6 +447,61 @@ async def test_an_older_copy_never_replaces_a_newer_table(store: AccessStore, sl
     assert names(slave.rules) == []
     assert await store.take_copy(await slave.copy(LINK), LINK)
     assert names(store.rules) == []
+
+
+@pytest.mark.parametrize(
+    "version", [DataVersion(access_store.MAX_AHEAD_MS + 1, 1), DataVersion(1, 1 << 60), DataVersion(1 << 60, 1)]
+)
+async def test_a_version_of_a_time_to_come_is_refused(
+    store: AccessStore, slave: AccessStore, clock: FakeClock, version: DataVersion
+):
+    await store.create_user(UserInfo("joe", "geheim"))
+    await slave.take_copy(await store.copy(LINK), LINK)
+    table = await store.copy(LINK)
+    table.data_version = DataVersion(clock.time_ms() + version.timestamp, version.counter)
+    table.users.clear()
+    with pytest.raises(CodecError, match="ahead of the clock here; set the clocks of both servers"):
+        await slave.take_copy(table, LINK)
+    assert names(slave.rules) == ["joe"]
+    clock.advance(1)
+    await store.delete_user("joe")
+    assert await slave.take_copy(await store.copy(LINK), LINK)
+    assert names(slave.rules) == []
+
+
+async def test_users_of_settings_never_outrank_the_table_of_a_master(store: AccessStore, slave: AccessStore):
+    await store.create_user(UserInfo("joe", "geheim"))
+    await slave.follow_settings([User("root", "x", UserType.SUPER)], INNER)
+    assert not await store.take_copy(await slave.copy(LINK), LINK)
+    assert await slave.take_copy(await store.copy(LINK), LINK)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_copies_in_any_order_never_bring_an_older_policy_back(tmp_path: Path, clock: FakeClock, seed: int):
+    """Servers restart, change roles and copy from each other at random; a change made anywhere is never undone."""
+    dice = random.Random(seed)
+    servers = [AccessStore(tmp_path / str(number) / FILE_NAME, SEAL, clock) for number in range(3)]
+    for server in servers:
+        await server.start()
+    changes = 0
+    for _ in range(60):
+        number = dice.randrange(3)
+        server, seen = servers[number], len(servers[number].rules.users)
+        match dice.choice(["change", "copy", "copy", "restart"]):
+            case "change" if seen == changes:  # at the one that has all changes, as a master does
+                clock.advance(dice.choice([0, 0, 1, -1]))
+                changes += 1
+                await server.create_user(UserInfo(f"user{changes}", "x"))
+                seen = changes
+            case "copy":
+                await server.take_copy(await dice.choice(servers).copy(LINK), LINK)
+            case "restart" if server.path.exists():
+                await server.stop()
+                server = servers[number] = loaded(server.path)
+                await server.start()
+        assert len(server.rules.users) >= seen
+    for server in servers:
+        await server.stop()
 
 
 async def test_the_time_of_a_version_never_goes_back(store: AccessStore, clock: FakeClock):

@@ -99,3 +99,15 @@ def test_a_key_that_cannot_be_read_or_written_is_an_error(tmp_path: Path):
     (tmp_path / "key.tmp").mkdir()
     with pytest.raises(ConfigError, match="key cannot be written: Is a directory"):
         load_seal(tmp_path / "key", may_create=True)
+
+
+def test_the_tag_of_a_copy_covers_key_nonce_and_every_byte():
+    seal, other = SecretSeal(bytes(32)), SecretSeal(bytes(range(32)))
+    tags = {
+        seal.copy_tag("n", b"copy"),
+        seal.copy_tag("m", b"copy"),
+        seal.copy_tag("nc", b"opy"),
+        seal.copy_tag("n", b"copx"),
+        other.copy_tag("n", b"copy"),
+    }
+    assert len(tags) == 5

@@ -111,7 +111,7 @@ def test_an_unknown_word_is_refused(info: UserInfo, reason: str):
 def test_users_of_settings_are_super_users():
     assert initial_user('{"username":"root","password":"geheim-7"}') == User("root", SECRET, UserType.SUPER)
     assert inner_client_user('{"accessKey":"inner","secretKey":"geheim-7","x":1}') == User(
-        "inner", SECRET, UserType.SUPER
+        "inner", SECRET, UserType.SUPER, is_inner=True
     )
 
 

@@ -12,7 +12,8 @@ from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.bodies.route import BrokerData
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.headers.auth import ListUsersResponseHeader
+from rocketbroker.codec.remoting.remoting_command import Command, response, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RemotingConnectError
@@ -29,11 +30,15 @@ def table(name: str, changed_ms: int) -> bytes:
 
 
 class Brokers:
-    """Brokers by name, each with the table that it answers; ``asked`` are their addresses."""
+    """Brokers by name, each with the table that it answers; ``asked`` are their addresses.
+
+    ``nonce``: the tables have the MAC of an earlier request.
+    """
 
     def __init__(self, **tables: bytes) -> None:
         self.tables = tables
         self.asked: list[str] = []
+        self.nonce = ""
         self.copy = AccessCopy()
         config = ProxyConfig(user_cache_refresh_seconds=3600, acl_cache_refresh_seconds=3600)
         self.users = ClusterUsers(self.copy, SEAL, config, self.registered, self.ask)
@@ -41,12 +46,13 @@ class Brokers:
     async def registered(self) -> Collection[BrokerData]:
         return [BrokerData("C", name, {1: f"{name}:1"}) for name in reversed(self.tables)]
 
-    async def ask(self, address: str, command: Command) -> bytes:
+    async def ask(self, address: str, command: Command) -> Command:
         self.asked.append(address)
         assert command.header.copy_key_id == SEAL.key_id
         if not (found := self.tables[address.partition(":")[0]]):
             raise RemotingConnectError(f"connect to {address} failed")
-        return found
+        tag = ListUsersResponseHeader(SEAL.copy_tag(self.nonce or command.header.copy_nonce, found))
+        return response(header=to_ext_fields(tag), body=found)
 
     @property
     def known(self) -> list[str]:
@@ -94,6 +100,14 @@ async def test_nothing_is_known_before_a_broker_answers(monkeypatch: pytest.Monk
     assert brokers.known == ["ann"]
 
 
+async def test_a_copy_with_the_mac_of_another_request_is_not_taken():
+    brokers = Brokers(a=table("ann", 1))
+    brokers.nonce = "ab" * 32
+    await brokers.users.follow()
+    assert "was changed on its way, is an old one" in brokers.users.problem
+    assert brokers.known == []
+
+
 async def test_no_name_server_is_a_problem_and_no_error():
     brokers = Brokers()
 
@@ -115,8 +129,8 @@ async def test_users_of_apaches_brokers_come_by_two_lists():
         ),
     }
 
-    async def ask(_address: str, command: Command) -> bytes:
-        return bodies[RequestCode(command.code)]
+    async def ask(_address: str, command: Command) -> Command:
+        return response(body=bodies[RequestCode(command.code)])
 
     brokers = Brokers(a=b"")
     users = ClusterUsers(brokers.copy, SEAL, ProxyConfig(), brokers.registered, ask)

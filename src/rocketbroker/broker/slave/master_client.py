@@ -24,7 +24,7 @@ from rocketbroker.codec.remoting.headers.admin import (
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
 )
-from rocketbroker.codec.remoting.headers.auth import ListUsersRequestHeader
+from rocketbroker.codec.remoting.headers.auth import ListUsersRequestHeader, ListUsersResponseHeader
 from rocketbroker.codec.remoting.headers.message import UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, from_ext_fields, request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -134,13 +134,19 @@ class MasterClient:
         """Return the waiting timer messages by topic, by GET_TIMER_METRICS."""
         return await self._decode(await self._ask(RequestCode.GET_TIMER_METRICS), TimerMetricsSerializeWrapper)
 
-    async def users_and_policies(self, key_id: str) -> bytes:
-        """Return a copy of users and policies, by AUTH_LIST_USER with the id of the key that seals their secrets."""
-        answer = await self._ask(RequestCode.AUTH_LIST_USER, ListUsersRequestHeader(copy_key_id=key_id))
-        body = bytes(answer.body or b"")
-        if not body.startswith(b"{"):
+    async def users_and_policies(self, key_id: str, nonce: str) -> tuple[bytes, str]:
+        """Return a copy of users and policies and its MAC, by AUTH_LIST_USER.
+
+        Args:
+            key_id: id of the key that seals their secrets.
+            nonce: random text that the MAC covers.
+        """
+        header = ListUsersRequestHeader(copy_key_id=key_id, copy_nonce=nonce)
+        answer = await self._ask(RequestCode.AUTH_LIST_USER, header)
+        tag = from_ext_fields(answer.header, ListUsersResponseHeader).copy_tag
+        if tag is None:
             raise CodecError("it answers a list without secrets: only a broker of this kind sends copies")
-        return body
+        return bytes(answer.body or b""), tag
 
     async def log_state(self) -> LogState:
         """Return the state of the log, by GET_BROKER_RUNTIME_INFO: brokers of all versions answer it."""

@@ -67,7 +67,7 @@ class AuthSwitches(ConfigModel):
     inner_client_authentication_credentials: Credentials = setting(
         "",
         'User by which servers sign their own requests, the same on all of them: {"accessKey":"...","secretKey":"..."}.'
-        " It is created with every right if it does not exist.",
+        " It is created with every right if it does not exist, and removed again once the setting names another one.",
         Trait(secret=True, takes='{"accessKey":"...","secretKey":"..."}'),
     )
     authentication_provider: Line = setting(
@@ -118,19 +118,20 @@ class AuthSettings(AuthSwitches):
     authorization_whitelist: Codes = setting("", "Request codes served to every user.", _CODES)
     init_authentication_user: Credentials = setting(
         "",
-        'User with every right that is created if it does not exist: {"username":"...","password":"..."}.',
+        "User with every right that each start creates if it does not exist, also after it was deleted: "
+        '{"username":"...","password":"..."}.',
         Trait(secret=True, takes='{"username":"...","password":"..."}'),
     )
     auth_config_path: OptionalPath = setting(
         "",
         "Folder of accessControl.json, the table of users and policies, and of accessControl.key, the key of their "
-        "secrets. Empty means that of the other tables.",
+        "secrets, for one server alone. Empty means that of the other tables.",
         Trait(takes="a path"),
     )
     migrate_auth_from_v1_enabled: Flag = setting(
         False,
-        "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, at "
-        "each start; users that exist stay as they are.",
+        "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, "
+        "once in the life of the table; users that exist stay as they are. A slave gets those of its master.",
     )
 
 

@@ -8,7 +8,7 @@ from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthConflictError, AuthError, AuthValueError
 from rocketbroker.auth.policies import parse_acl, parse_policy_type, parse_resource, parse_subject
-from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.secret_seal import NONCE_LENGTH, SecretSeal
 from rocketbroker.auth.users import UserType, by_word, check_name, check_new_secret
 from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.headers.auth import (
     GetUserRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
+    ListUsersResponseHeader,
     UpdateAclRequestHeader,
     UpdateUserRequestHeader,
 )
@@ -116,29 +117,35 @@ class AuthRequests:
         """Answer the users whose names contain the filter, without secrets; the body is empty if there is none.
 
         A slave or a proxy gets a copy of users and policies, with secrets sealed by a key that both derive from
-        innerClientAuthenticationCredentials.
+        innerClientAuthenticationCredentials, and with a MAC.
 
         Raises:
             BrokerResponseError: NO_PERMISSION for a copy that is not for a Super user, INVALID_PARAMETER if the servers
-                have different inner credentials.
+                have different inner credentials, or without a nonce.
         """
         store, header = self._table(), command.header
         if header.copy_key_id:
-            return await self._copy(store, header.copy_key_id, header.access_key)
+            return await self._copy(store, header)
         part = header.filter or ""
         found = [user.info() for name, user in sorted(store.rules.users.items()) if part in name]
         return response(body=fastjson.dumps(found) if found else b"")
 
-    async def _copy(self, store: AccessStore, key_id: str, access_key: str | None) -> Command:
-        seal = self.copy_seal
-        if not _signed_by_super(store.rules, access_key):
+    async def _copy(self, store: AccessStore, header: ListUsersRequestHeader) -> Command:
+        seal, nonce = self.copy_seal, header.copy_nonce or ""
+        if not _signed_by_super(store.rules, header.access_key):
             raise BrokerResponseError(ResponseCode.NO_PERMISSION, "Only a Super user gets a copy of users and policies")
-        if seal is None or seal.key_id != key_id:
+        if seal is None or seal.key_id != header.copy_key_id:
             raise BrokerResponseError(
                 ResponseCode.INVALID_PARAMETER,
                 "innerClientAuthenticationCredentials of the two servers differ; give both the same",
             )
-        return response(body=(await store.copy(seal)).encode())
+        if len(nonce) != 2 * NONCE_LENGTH:
+            raise BrokerResponseError(
+                ResponseCode.INVALID_PARAMETER,
+                f"copyNonce has {len(nonce):,} characters; send {2 * NONCE_LENGTH} random hexadecimal digits",
+            )
+        body = (await store.copy(seal)).encode()
+        return response(header=ListUsersResponseHeader(seal.copy_tag(nonce, body)), body=body)
 
     @answers(RequestCode.AUTH_CREATE_ACL, CreateAclRequestHeader, at_slave=NO_CHANGES)
     async def auth_create_acl(

@@ -9,7 +9,6 @@ import pytest
 from rocketbroker.auth.access_store import AccessStore, AccessTable
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserType
-from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.headers.auth import (
     CreateAclRequestHeader,
     CreateUserRequestHeader,
@@ -22,12 +21,14 @@ from rocketbroker.codec.remoting.headers.auth import (
     UpdateAclRequestHeader,
     UpdateUserRequestHeader,
 )
+from rocketbroker.codec.remoting.remoting_command import request, to_ext_fields
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.processor.admin.auth import AuthRequests
-from tests.support.fakes import FakeClock
+from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.processor_calls import call, call_async, refusal, refusal_async
 
 SECRET = "secret-of-joe"
+NONCE = "ab" * 32
 SUPER = b'{"password":"secret-12","userType":"Super"}'
 POLICIES = json.dumps(
     {
@@ -221,8 +222,11 @@ async def test_without_access_control_each_request_says_how_to_turn_it_on():
 async def test_a_copy_for_a_slave_has_secrets_that_its_key_alone_opens(store: AccessStore):
     seal = SecretSeal(bytes(range(32)))
     family = AuthRequests(store, seal)
-    asked = ListUsersRequestHeader(copy_key_id=seal.key_id, access_key="root")
-    table = AccessTable.decode(fastjson.dumps((await call_async(family.auth_list_user, asked)).body))
+    asked = ListUsersRequestHeader(copy_key_id=seal.key_id, copy_nonce=NONCE, access_key="root")
+    answer = await family.auth_list_user(FakeConnection(), request(0, asked))
+    body = bytes(answer.body)
+    assert to_ext_fields(answer.header) == {"copyTag": seal.copy_tag(NONCE, body)}
+    table = AccessTable.decode(body)
     assert seal.open("joe", table.users["joe"].secret) == SECRET
     assert table.data_version == store.data_version
 
@@ -230,11 +234,29 @@ async def test_a_copy_for_a_slave_has_secrets_that_its_key_alone_opens(store: Ac
 @pytest.mark.parametrize(
     ("key_id", "caller", "code"),
     [("other", "root", ResponseCode.INVALID_PARAMETER), ("", "joe", ResponseCode.NO_PERMISSION)],
+    ids=["other credentials", "no Super user"],
 )
 async def test_a_copy_is_for_servers_with_the_same_credentials(store: AccessStore, key_id: str, caller: str, code: int):
     seal = SecretSeal(bytes(range(32)))
-    header = ListUsersRequestHeader(copy_key_id=key_id or seal.key_id, access_key=caller)
+    header = ListUsersRequestHeader(copy_key_id=key_id or seal.key_id, copy_nonce=NONCE, access_key=caller)
     for family in (AuthRequests(store, seal), AuthRequests(store)):
         refused, remark = await refusal_async(family.auth_list_user, header)
         assert refused == code
         assert SECRET not in remark
+
+
+@pytest.mark.parametrize("nonce", [None, "", "ab" * 31, "ab" * 33])
+async def test_a_copy_needs_a_nonce(store: AccessStore, nonce: str | None):
+    seal = SecretSeal(bytes(range(32)))
+    header = ListUsersRequestHeader(copy_key_id=seal.key_id, copy_nonce=nonce, access_key="root")
+    code, remark = await refusal_async(AuthRequests(store, seal).auth_list_user, header)
+    assert (code, "send 64 random hexadecimal digits" in remark) == (ResponseCode.INVALID_PARAMETER, True)
+
+
+async def test_the_last_super_user_is_not_removed(family: AuthRequests):
+    for change in (
+        refusal_async(family.auth_delete_user, DeleteUserRequestHeader("root", "root")),
+        refusal_async(family.auth_update_user, UpdateUserRequestHeader("root", "root"), b'{"userType":"Normal"}'),
+    ):
+        code, remark = await change
+        assert (code, "is the last enabled Super user" in remark) == (ResponseCode.NO_PERMISSION, True)

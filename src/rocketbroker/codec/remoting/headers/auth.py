@@ -39,12 +39,20 @@ class GetUserRequestHeader(CommandCustomHeader, gc=False):
 class ListUsersRequestHeader(CommandCustomHeader, gc=False):
     """Code 3005. ``filter``: part of the names to list.
 
-    A slave of ours asks for a copy of the whole table by ``copy_key_id``, the id of the key that seals secrets in it.
+    A slave of ours asks for a copy of the whole table by ``copy_key_id``, the id of the key that seals secrets in it,
+    and ``copy_nonce``, a random text for the MAC of the answer.
     """
 
     filter: str | None = None
     copy_key_id: str | None = None
+    copy_nonce: str | None = None
     access_key: str | None = msgspec.field(name="AccessKey", default=None)
+
+
+class ListUsersResponseHeader(CommandCustomHeader, gc=False):
+    """Answer to 3005 with a copy of the table: its MAC, of the nonce and the body."""
+
+    copy_tag: str | None = None
 
 
 class CreateAclRequestHeader(CommandCustomHeader, gc=False):
