@@ -1,26 +1,42 @@
-"""Turns of the event loop, in CPU time of its thread: what others on a busy machine do is not counted."""
+"""Turns of a coroutine: what it does between two awaits, counted in lines, which no busy machine changes."""
 
-import asyncio
-import gc
-import time
-from collections.abc import Coroutine
+import sys
+from collections.abc import Coroutine, Generator
+from types import FrameType
 from typing import Any
 
 
-async def longest_turn_s(work: Coroutine[Any, Any, Any]) -> float:
-    """Run a coroutine; return the longest CPU time for which the loop served nothing else.
+async def longest_turn(work: Coroutine[Any, Any, object]) -> int:
+    """Run a coroutine; return the most lines of Python that it ran without letting the loop serve others.
 
-    The garbage of the test process is not collected meanwhile: a server exempts its objects (``spare_the_collector``).
+    Each pass of a loop or a comprehension is a line, and so is each value of a generator. A call of a function in C is
+    none, however long it takes.
     """
-    gc.disable()
-    try:
-        longest, last = 0.0, time.thread_time()
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, last = max(longest, now - last), now
-        await task
-    finally:
-        gc.enable()
-    return longest
+    return max(await _Traced(work))
+
+
+class _Traced:
+    """Awaits a coroutine, and returns the lines of each turn."""
+
+    def __init__(self, work: Coroutine[Any, Any, object]) -> None:
+        self._work = work
+        self._lines = 0
+
+    def __await__(self) -> Generator[Any, None, list[int]]:
+        turns: list[int] = []
+        steps = self._work.__await__()
+        while True:
+            self._lines, before = 0, sys.gettrace()
+            sys.settrace(self._count)
+            try:
+                awaited = steps.send(None)
+            except StopIteration:
+                return [*turns, self._lines]
+            finally:
+                sys.settrace(before)
+            turns.append(self._lines)
+            yield awaited
+
+    def _count(self, _frame: FrameType, event: str, _value: object) -> Any:
+        self._lines += event == "line"
+        return self._count

@@ -161,23 +161,10 @@ class BrokerMetricsManager:
             [({}, consumers.conflict_count)],
             "Times that clients of a group began to disagree about its subscriptions.",
         )
-        by_queue = (
-            (
-                {
-                    "consumer_group": lag.group,
-                    "topic": lag.topic,
-                    "is_retry": str(lag.is_retry).lower(),
-                    "queue_id": str(queue_id),
-                },
-                number,
-            )
-            for lag in lags
-            for queue_id, number in lag.queues.items()
-            # Most queues have none, and there may be very many.
-            if number
-        )
         yield gauge(
-            "rocketbroker_consumer_queue_lag_messages", by_queue, "Messages of a queue that a group has not consumed."
+            "rocketbroker_consumer_queue_lag_messages",
+            _queue_lags(lags),
+            "Messages of a queue that a group has not consumed.",
         )
 
     def _is_system(self, topic: str) -> str:
@@ -338,3 +325,14 @@ def _lag_families(lags: list[GroupLag]) -> Iterator[Family]:
     yield gauge("rocketmq_consumer_inflight_messages", ((of(lag), lag.inflight) for lag in lags))
     yield gauge("rocketmq_consumer_queueing_latency_milliseconds", ((of(lag), lag.queueing_ms) for lag in lags))
     yield gauge("rocketmq_consumer_ready_messages", ((of(lag), lag.ready) for lag in lags))
+
+
+def _queue_lags(lags: list[GroupLag]) -> Samples:
+    """Yield the lag of each queue that has one: most queues have none, and there may be very many."""
+    for lag in lags:
+        for queue_id, number in lag.queues.items():
+            if not number:
+                yield None
+                continue
+            labels = {"consumer_group": lag.group, "topic": lag.topic, "is_retry": str(lag.is_retry).lower()}
+            yield {**labels, "queue_id": str(queue_id)}, number

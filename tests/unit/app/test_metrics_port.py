@@ -1,9 +1,11 @@
 """The port of metrics of a broker in this process."""
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from rocketbroker.metrics.data_points import DataPoints
 from rocketbroker.metrics.exposition import write
 from rocketbroker.metrics.family import SLICE, Report
 from rocketbroker.metrics.otlp_exporter import resource_metrics
-from tests.support.loop_turns import longest_turn_s
+from tests.support.loop_turns import longest_turn
 from tests.support.metrics_script import read_page
 from tests.support.running import running
 
@@ -71,19 +73,14 @@ async def test_a_switch_takes_its_metrics_off_the_page(tmp_path: Path, switch: s
         assert gone not in {each.name for each in await families([])}
 
 
-TOPICS = 10_000
-# The limit is for a quiet machine; a turn takes some milliseconds.
-LONGEST_TURN_S = 0.05
-
-
-@pytest.fixture
-async def large(tmp_path: Path) -> AsyncIterator[BrokerController]:
-    """A broker of many topics, to which a group subscribes; all have messages in and out."""
-    async with running(broker(tmp_path, **ON)) as controller:
+@contextlib.asynccontextmanager
+async def with_topics(folder: Path, count: int) -> AsyncIterator[BrokerController]:
+    """A broker of some topics, to which a group subscribes; all have messages in and out."""
+    async with running(broker(folder, **ON)) as controller:
         meters = controller.stats.meters
         assert meters is not None
         group = controller.consumers.groups["G"] = ConsumerGroupInfo("G")
-        for topic in map("T{}".format, range(TOPICS)):
+        for topic in map("T{}".format, range(count)):
             controller.topic_configs.topics[topic] = TopicConfig(topic, 4, 4)
             meters.traffic(topic, "normal").add(1, 100)
             controller.stats.topic_put(topic).add(1, 100)
@@ -97,40 +94,51 @@ async def report(controller: BrokerController) -> Report:
     return await controller._metrics._metrics.report()  # type: ignore[union-attr]
 
 
-async def test_a_page_of_many_topics_never_holds_the_loop(large: BrokerController):
-    slices: list[bytes] = []
-
-    async def scrape() -> None:
-        slices.extend([each async for each in write(await report(large))])
-
-    assert await longest_turn_s(scrape()) < LONGEST_TURN_S
-    lines = [each.count(b"\n") for each in slices]
-    assert sum(lines) > TOPICS * 17
+async def scrape(controller: BrokerController) -> None:
+    lines = [each.count(b"\n") async for each in write(await report(controller))]
+    assert sum(lines) > len(controller.topic_configs.topics) * 17
     assert max(lines) <= SLICE + 12
 
 
-async def test_an_export_of_many_topics_never_holds_the_loop(large: BrokerController):
-    sizes: list[int] = []
-
-    async def export() -> None:
-        points = DataPoints(SystemClock(), in_delta=True)
-        async for batch in points.batches(await report(large), 1_000):
-            sizes.append((await resource_metrics(batch, in_delta=True)).ByteSize())
-            points.exported(batch)
-
-    assert await longest_turn_s(export()) < LONGEST_TURN_S
-    assert len(sizes) > TOPICS * 9 // 1_000
+async def export(controller: BrokerController) -> None:
+    points, sizes = DataPoints(SystemClock(), in_delta=True), []
+    async for batch in points.batches(await report(controller), 1_000):
+        sizes.append((await resource_metrics(batch, in_delta=True)).ByteSize())
+        points.exported(batch)
+    assert len(sizes) > len(controller.topic_configs.topics) * 9 // 1_000
 
 
-async def test_statistics_of_many_topics_never_hold_the_loop(large: BrokerController):
-    async def sample() -> None:
-        for _ in range(6):
-            await large.stats.sample()
-
-    assert await longest_turn_s(sample()) < LONGEST_TURN_S
-    found = large.stats.view("GROUP_GET_NUMS", "T9999@G")
+async def sample(controller: BrokerController) -> None:
+    for _ in range(6):
+        await controller.stats.sample()
+    found = controller.stats.view("GROUP_GET_NUMS", "T999@G")
     assert found is not None
     assert found.stats_minute.sum == 1
+
+
+FEW, MANY = SLICE, SLICE + 500
+
+
+@pytest.mark.parametrize(
+    ("work", "growth"),
+    [
+        (scrape, 0),
+        (export, 0),
+        pytest.param(sample, 12, id="sample, which sums up all counters at one time"),
+    ],
+)
+async def test_the_loop_is_held_no_longer_for_more_topics(
+    tmp_path: Path, work: Callable[[BrokerController], Coroutine[Any, Any, None]], growth: int
+):
+    """A turn of fifty thousand lines takes some milliseconds; ``growth`` is in lines for a topic."""
+    turns = []
+    for count in (FEW, MANY):
+        async with with_topics(tmp_path / str(count), count) as controller:
+            turns.append(await longest_turn(work(controller)))
+
+    few, many = turns
+    assert many < 50 * SLICE
+    assert many - few <= growth * (MANY - FEW) + 100
 
 
 async def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
