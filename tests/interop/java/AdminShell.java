@@ -1,5 +1,8 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.management.LockInfo;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -18,7 +21,8 @@ public final class AdminShell {
     public static void main(String[] args) throws Exception {
         Path file = Paths.get(new Options(args).text("file"));
         PrintStream console = System.out;
-        Thread hurry = new Thread(AdminShell::wakeEventExecutors, "hurry");
+        Thread main = Thread.currentThread();
+        Thread hurry = new Thread(() -> hurry(main), "hurry");
         hurry.setDaemon(true);
         hurry.start();
         console.println("STARTED");
@@ -37,17 +41,24 @@ public final class AdminShell {
         }
     }
 
-    /** Each client waits at its end, up to 3 s, for a thread that polls for events; an interrupt ends the poll. */
-    private static void wakeEventExecutors() {
-        Thread[] threads = new Thread[1024];
+    /**
+     * Each client waits at its end, up to 3 s, for a thread that polls for events; an interrupt ends the poll.
+     * Only the thread that main joins is interrupted: any other may be sending a heartbeat, and its connection,
+     * which the command uses as well, would be closed.
+     */
+    private static void hurry(Thread main) {
+        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+        Thread[] found = new Thread[1024];
         while (true) {
-            int count = Thread.enumerate(threads);
+            LockInfo awaited = threads.getThreadInfo(main.getId()).getLockInfo();
+            int count = awaited == null ? 0 : Thread.enumerate(found);
             for (int i = 0; i < count; i++) {
-                if (threads[i].getName().equals("NettyEventExecutor")) {
-                    threads[i].interrupt();
+                if (found[i].getName().equals("NettyEventExecutor")
+                        && System.identityHashCode(found[i]) == awaited.getIdentityHashCode()) {
+                    found[i].interrupt();
                 }
             }
-            LockSupport.parkNanos(20_000_000);
+            LockSupport.parkNanos(10_000_000);
         }
     }
 
