@@ -9,10 +9,8 @@ A case names a command line, and the values to compare in the texts that both to
 ``{broker}``, ``{namesrv}``, ``{topic}``, ``{group}``, ``{file}`` and ``{folder}`` are filled in. ``-n`` is added.
 """
 
-import base64
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
@@ -20,9 +18,6 @@ from typer.testing import CliRunner
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.codec.remoting import fastjson
 from tests.support.java import Java
-from tests.support.java_lines import rows
-
-LIMIT_S = 60.0
 
 
 class Ran(NamedTuple):
@@ -34,27 +29,16 @@ class Ran(NamedTuple):
 
 
 class ApacheTool:
-    """Apache's mqadmin 5.5.0 in a JVM that is started once."""
+    """Apache's mqadmin 5.5.0."""
 
     def __init__(self, java: Java) -> None:
-        self._file: Path = java.home / "shell.txt"
-        self._file.touch()
-        self._number = -1
-        self._process = java.start("AdminShell", f"file={self._file}")
-        self._process.wait_for("STARTED")
+        self._shell = java.admin_shell()
 
     def run(self, words: list[str]) -> Ran:
         """Run a command; it failed if it reports so, or begins with a usage or `[error]`: its exit code is always 0."""
-        self._number += 1
-        with self._file.open("a") as file:
-            file.write("\t".join(words) + "\n")
-
-        def found() -> list[list[str]]:
-            return [row for row in rows(self._process.text(), "RAN") if int(row[0]) == self._number]
-
-        self._process.wait_until(lambda: bool(found()), LIMIT_S, f"run {words}")
-        out, err = (base64.b64decode(text[1:]).decode() for text in found()[0][1:])
-        return Ran(out, err, "SubCommandException" in err or out.startswith(("usage: ", "[error]")))
+        done = self._shell.run(words)
+        failed = "SubCommandException" in done.err or done.out.startswith(("usage: ", "[error]"))
+        return Ran(done.out, done.err, failed)
 
 
 def run_ours(words: list[str]) -> Ran:

@@ -1,8 +1,5 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
-import java.lang.management.LockInfo;
-import java.lang.management.ManagementFactory;
-import java.lang.management.ThreadMXBean;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -10,7 +7,6 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Base64;
 import java.util.List;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -21,10 +17,6 @@ public final class AdminShell {
     public static void main(String[] args) throws Exception {
         Path file = Paths.get(new Options(args).text("file"));
         PrintStream console = System.out;
-        Thread main = Thread.currentThread();
-        Thread hurry = new Thread(() -> hurry(main), "hurry");
-        hurry.setDaemon(true);
-        hurry.start();
         console.println("STARTED");
         for (int number = 0; ; Thread.sleep(10)) {
             String text = Files.readString(file);
@@ -35,30 +27,10 @@ public final class AdminShell {
                 System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
                 System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
                 forgetSubCommands();
-                MQAdminStartup.main(lines.get(number).split("\t"));
+                String line = lines.get(number);
+                MQAdminStartup.main(line.isEmpty() ? new String[0] : line.split("\t"));
                 console.println("RAN\t" + number + "\t" + encoded(out) + "\t" + encoded(err));
             }
-        }
-    }
-
-    /**
-     * Each client waits at its end, up to 3 s, for a thread that polls for events; an interrupt ends the poll.
-     * Only the thread that main joins is interrupted: any other may be sending a heartbeat, and its connection,
-     * which the command uses as well, would be closed.
-     */
-    private static void hurry(Thread main) {
-        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
-        Thread[] found = new Thread[1024];
-        while (true) {
-            LockInfo awaited = threads.getThreadInfo(main.getId()).getLockInfo();
-            int count = awaited == null ? 0 : Thread.enumerate(found);
-            for (int i = 0; i < count; i++) {
-                if (found[i].getName().equals("NettyEventExecutor")
-                        && System.identityHashCode(found[i]) == awaited.getIdentityHashCode()) {
-                    found[i].interrupt();
-                }
-            }
-            LockSupport.parkNanos(10_000_000);
         }
     }
 

@@ -14,6 +14,7 @@ final class Options {
                 System.exit(1);
             }
         });
+        Hurry.begin();
         for (String arg : args) {
             int mark = arg.indexOf('=');
             if (mark < 0) {
