@@ -1,5 +1,6 @@
 """Random policies and accesses, few names among them, so that entries often match and overlap."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -27,8 +28,8 @@ class Access(NamedTuple):
     address: str
 
 
-def resources() -> st.SearchStrategy[Resource]:
-    types, names = st.sampled_from(TYPES), st.sampled_from(NAMES)
+def resources(names_of: Sequence[str] = NAMES) -> st.SearchStrategy[Resource]:
+    types, names = st.sampled_from(TYPES), st.sampled_from(names_of)
     return st.one_of(
         st.just(ANY_RESOURCE),
         st.builds(lambda kind: Resource(kind, "", ResourcePattern.ANY), types),
@@ -36,13 +37,13 @@ def resources() -> st.SearchStrategy[Resource]:
     )
 
 
-def entries() -> st.SearchStrategy[PolicyEntry]:
+def entries(names: Sequence[str] = NAMES, sources: Sequence[str] = SOURCES) -> st.SearchStrategy[PolicyEntry]:
     return st.builds(
         PolicyEntry,
-        resources(),
+        resources(names),
         st.lists(st.sampled_from(list(Action)), min_size=1, max_size=3, unique=True).map(tuple),
         st.sampled_from(list(Decision)),
-        st.lists(st.sampled_from(SOURCES), max_size=2, unique=True).map(tuple),
+        st.lists(st.sampled_from(sources), max_size=2, unique=True).map(tuple),
     )
 
 
