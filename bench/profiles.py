@@ -14,6 +14,7 @@ import gc
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import thread_time
@@ -25,6 +26,7 @@ from bench.harness import Folder, commit, table, temporary
 from bench.send_path import (
     QUEUES,
     TOPIC,
+    USER,
     SendPath,
     batch_frame,
     body_of,
@@ -68,6 +70,8 @@ SEND_BOUNDS: Final = {
     "answered": "a broker that answers without storing: frames and answer",
     "stored": "a broker that stores without parsing: append, dispatch and index",
     "alone": "one message that comes by a read event of its own, all steps but the index",
+    "signed whole": "one message of a run, all steps, signed by a user who may send it",
+    "signed alone": "one such message that comes by a read event of its own, all steps but the index",
 }
 BATCH_STEPS: Final = {
     "decode": "JSON header to typed struct",
@@ -103,7 +107,9 @@ def _catch_up(path: SendPath) -> None:
     _flush_index(path)
 
 
-def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, float]:
+def send_timings(
+    path: SendPath, reads: Sequence[Sequence[bytes]], signed: Sequence[Sequence[bytes]]
+) -> dict[str, float]:
     """Measure the CPU time of each step of some sends and of the whole path, in µs a message.
 
     Some steps include others: ``handler`` calls properties, append and answer; ``stored`` is append and dispatch.
@@ -111,11 +117,14 @@ def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, 
     Args:
         path: the parts of the send path.
         reads: the frames of each read event, which are a run of their own.
+        signed: the same frames, signed.
     """
     template, appender, handler = template_of(path.route, reads[0][0]), path.store.appender, path.runs
-    values = [[_values(template.fullmatch(header_of(frame))) for frame in read] for read in reads]
+    columns = [
+        list(zip(*(_values(template.fullmatch(header_of(frame))) for frame in read), strict=True)) for read in reads
+    ]
     bodies = [[body_of(frame) for frame in read] for read in reads]
-    together, alone = [b"".join(read) for read in reads], [frame for read in reads for frame in read]
+    together = [b"".join(read) for read in reads]
     runs: list[MessageRun] = []
     results: list[PutMessageResult] = []
 
@@ -123,13 +132,13 @@ def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, 
         for event in events:
             read_event(connection, event)
 
-    def whole() -> None:
-        read(path.connection, together)
+    def whole(connection: Any, events: Iterable[bytes]) -> None:
+        read(connection, events)
         _flush_index(path)
 
     def handle() -> None:
-        for run_values, run_bodies in zip(values, bodies, strict=True):
-            handler.process(path.connection, template.command, run_values, run_bodies)
+        for run_columns, run_bodies in zip(columns, bodies, strict=True):
+            handler.process(path.connection, template.command, run_columns, run_bodies)
 
     def store() -> None:
         """Append all messages and dispatch after each read event, as the network path does."""
@@ -138,8 +147,7 @@ def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, 
             appender.dispatch()
 
     def answer() -> None:
-        for run_values, run, result in zip(values, runs, results, strict=False):
-            queue_ids, _, _, opaques = zip(*run_values, strict=True)
+        for (queue_ids, _, _, opaques), run, result in zip(columns, runs, results, strict=False):
             keys, template_ = [found[1] for found in run.found], handler.own.run_template
             offsets = result.queue_offsets, result.physical_offsets
             frames_of(send_responses(opaques, queue_ids, *offsets, keys, template_))
@@ -159,11 +167,15 @@ def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, 
     finally:
         handler._put = put
     _catch_up(path)
-    timed = {
-        "alone": _cpu_of(lambda: read(path.connection, alone)),
-        "whole": _cpu_of(whole),
+    timed = {}
+    for prefix, connection, events in (("", path.connection, reads), ("signed ", path.signed_connection, signed)):
+        separate, joined = [frame for event in events for frame in event], [b"".join(event) for event in events]
+        timed[f"{prefix}alone"] = _cpu_of(partial(read, connection, separate))
+        _flush_index(path)
+        timed[f"{prefix}whole"] = _cpu_of(partial(whole, connection, joined))
+    timed |= {
         "frames": _cpu_of(lambda: read(path.bare_connection, together)),
-        "properties": _cpu_of(lambda: [decode_plain([each[2] for each in run]) for run in values]),
+        "properties": _cpu_of(lambda: [decode_plain(texts) for _, _, texts, _ in columns]),
         "handler": _cpu_of(handle),
     }
     _catch_up(path)
@@ -172,7 +184,7 @@ def send_timings(path: SendPath, reads: Sequence[Sequence[bytes]]) -> dict[str, 
     timed["stored"] = _cpu_of(store)
     timed["index"] = _cpu_of(lambda: _flush_index(path))
     timed["answer"] = _cpu_of(answer)
-    return {step: seconds / len(alone) * 1e6 for step, seconds in timed.items()}
+    return {step: seconds / sum(map(len, reads)) * 1e6 for step, seconds in timed.items()}
 
 
 def _values(match: Any) -> tuple[bytes, ...]:
@@ -191,7 +203,7 @@ def send_parts(timed: dict[str, float]) -> dict[str, float]:
         "whole": timed["whole"],
         "answered": timed["frames"] + timed["answer"],
         "stored": timed["stored"] + timed["index"],
-        "alone": timed["alone"],
+        **{way: timed[way] for way in ("alone", "signed whole", "signed alone")},
     }
 
 
@@ -204,8 +216,11 @@ async def send_profile(root: Path, size: int, frames: int, bursts: int) -> tuple
         for burst in range(bursts + 1):
             first = 1 + burst * reads * frames
             events = range(first, first + reads * frames, frames)
-            sends = [[send_frame(number + each, b"x" * size) for each in range(frames)] for number in events]
-            for step, microseconds in send_timings(path, sends).items():
+            sends, signed = (
+                [[send_frame(number + each, b"x" * size, signer) for each in range(frames)] for number in events]
+                for signer in (None, USER)
+            )
+            for step, microseconds in send_timings(path, sends, signed).items():
                 if burst:  # the first one makes the queues
                     timed[step].append(microseconds)
     least, middle = ({step: of(each) for step, each in timed.items()} for of in (min, median))

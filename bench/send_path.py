@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings
+from rocketbroker.app.launch.first_users import FirstUsers
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.message_batch import encode_batch
@@ -16,7 +17,7 @@ from rocketbroker.codec.message.message_id import encode_unique_id
 from rocketbroker.codec.message.message_properties import encode_properties
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Route
+from rocketbroker.codec.remoting.handler import Connection, Route, RunHandler
 from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
 from rocketbroker.codec.remoting.headers.message import (
     FLAG_SUBSCRIPTION,
@@ -24,8 +25,9 @@ from rocketbroker.codec.remoting.headers.message import (
     PullMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from rocketbroker.codec.remoting.remoting_command import request
+from rocketbroker.codec.remoting.remoting_command import Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.processor.support.send_runs import SendRuns
@@ -36,6 +38,7 @@ from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 TOPIC = "Profile"
 GROUP = "bench_pull"
 QUEUES = 8
+USER = RequestSigner("bench", "bench-secret")
 _PORT = 10911
 _FRAME_HEAD = 8  # length and mark
 _ANSWER_LENGTH = 300  # about the length of a real answer
@@ -80,6 +83,7 @@ class SendPath:
         connection: a connection that runs the whole path.
         transport: its transport.
         bare_connection: a connection that only splits frames, matches headers and hands answers over.
+        signed_connection: a connection that takes requests of users alone, such as ``USER``.
     """
 
     store: MessageStore
@@ -88,25 +92,33 @@ class SendPath:
     connection: RemotingConnection
     transport: DroppingTransport
     bare_connection: RemotingConnection
+    signed_connection: RemotingConnection
 
 
 @asynccontextmanager
 async def send_path(root: Path) -> AsyncIterator[SendPath]:
     """Run a store in ``root`` with RocketMQ's file sizes and yield the send path over it."""
-    broker = BrokerController(broker_settings(_PORT, root / "store", ""))
+    users = FirstUsers({"bench": "bench-secret"}, {"bench": {f"Topic:{TOPIC}": "Pub"}})
+    broker = BrokerController(broker_settings(_PORT, root / "store", "", properties=users.properties))
     _write_tables(broker.topic_configs.path.parent)
     broker.topic_configs.load()
     broker.subscription_groups.load()
     routes, route = broker.routes, broker.routes[RequestCode.SEND_MESSAGE_V2]
     assert isinstance(route.runs, SendRuns)
+    assert broker.access is not None
     await broker.store.start()
     try:
+        await broker.access.start()
+        await users.create(broker.access.store)
         transport = DroppingTransport()
         hooks = EndpointHooks(broker.store.appender.dispatch)
         connection = _connected(Endpoint("profile", routes, hooks=hooks, throttles=False), transport)
         bare = _connected(Endpoint("bare", {route.code: _bare(route)}, throttles=False), DroppingTransport())
-        yield SendPath(broker.store, route, route.runs, connection, transport, bare)
+        guarded = Endpoint("signed", broker.access.guard.routes(routes), hooks=hooks, throttles=False)
+        signed = _connected(guarded, DroppingTransport())
+        yield SendPath(broker.store, route, route.runs, connection, transport, bare, signed)
     finally:
+        await broker.access.stop()
         await broker.store.stop()
         await broker.stop()
 
@@ -118,7 +130,7 @@ def _write_tables(folder: Path) -> None:
     groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, clock)
     topics.update(TopicConfig(TOPIC, QUEUES, QUEUES))
     groups.update(SubscriptionGroupConfig(GROUP))
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     topics.path.write_bytes(topics.encode())
     groups.path.write_bytes(groups.encode())
 
@@ -147,16 +159,19 @@ def _bare(route: Route) -> Route:
     )
 
 
-class _BareRuns:
+class _BareRuns(RunHandler):
     """Answers runs and does nothing else."""
 
     fields = SendRuns.fields
     fewest = SendRuns.fewest
-    accepts = staticmethod(SendRuns.accepts)
 
-    @staticmethod
-    def process(_connection: object, _command: object, values: Sequence[object], _bodies: object) -> bytes:
-        return bytes(_ANSWER_LENGTH * len(values))
+    def accepts(self, command: Command) -> bool:
+        return not command.flag
+
+    def process(
+        self, connection: Connection, command: Command, columns: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+    ) -> bytes:
+        return bytes(_ANSWER_LENGTH * len(bodies))
 
 
 def template_of(route: Route, frame: bytes) -> HeaderTemplate:
@@ -167,10 +182,10 @@ def template_of(route: Route, frame: bytes) -> HeaderTemplate:
     return template
 
 
-def send_frame(number: int, body: bytes) -> bytes:
-    """Return the send request of the Java client for a message with one key and one tag."""
+def send_frame(number: int, body: bytes, signer: RequestSigner | None = None) -> bytes:
+    """Return the send request of the Java client for a message with one key and one tag, signed if it has a signer."""
     properties = {"KEYS": f"sender-{number % 64}", "UNIQ_KEY": unique_id(number), "WAIT": "true", "TAGS": "T"}
-    return request_frame(RequestCode.SEND_MESSAGE_V2, number, properties, body)
+    return request_frame(RequestCode.SEND_MESSAGE_V2, number, properties, body, signer)
 
 
 def batch_frame(number: int, count: int, body: bytes) -> bytes:
@@ -204,7 +219,9 @@ def unique_id(number: int) -> str:
     return encode_unique_id(bytes([127, 0, 0, 1]), 4711, 0x1B28CDFA, number, number & 0xFFFF)
 
 
-def request_frame(code: RequestCode, number: int, properties: dict[str, str], body: bytes) -> bytes:
+def request_frame(
+    code: RequestCode, number: int, properties: dict[str, str], body: bytes, signer: RequestSigner | None = None
+) -> bytes:
     """Return a send request of the Java client."""
     header = SendMessageRequestHeaderV2(
         producer_group="bench_producer",
@@ -221,6 +238,8 @@ def request_frame(code: RequestCode, number: int, properties: dict[str, str], bo
     )
     command = request(code, header, body)
     command.opaque = number + 1
+    if signer is not None:
+        signer.sign(command)
     return encode_frame(command)
 
 

@@ -169,10 +169,10 @@ def batch(number: int, queue_id: int, body: bytes, *others: str, properties: str
 def _note_runs(handler: SendRuns | BatchRuns, runs: list[int]) -> None:
     process = handler.process
 
-    def noting(connection, command, values, bodies):
-        answers = process(connection, command, values, bodies)
+    def noting(connection, command, columns, bodies):
+        answers = process(connection, command, columns, bodies)
         if answers is not None:
-            runs.append(len(values))
+            runs.append(len(bodies))
         return answers
 
     handler.process = noting  # type: ignore[method-assign]

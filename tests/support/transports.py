@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.codec.remoting.frame import decode_frame, encode_frame
-from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route, RunAnswers
+from rocketbroker.codec.remoting.handler import HELD, Connection, Held, Process, Route, RunAnswers, RunHandler
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
 from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.hot_responses import success_response
@@ -148,7 +148,7 @@ class Handlers:
         return self.future
 
 
-class Runs:
+class Runs(RunHandler):
     """Handler that answers runs, at once or later, or leaves them to be handled one by one."""
 
     fields = (VaryingField("queue_id", INT),)
@@ -166,14 +166,15 @@ class Runs:
         return not command.flag
 
     def process(
-        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+        self, connection: Connection, command: Command, columns: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
     ) -> RunAnswers | asyncio.Future[RunAnswers] | None:
+        queue_ids, opaques = columns
         self.topics.append(command.header.topic)
-        assert [bytes(body) for body in bodies] == [queue_id for queue_id, _ in values]
+        assert [bytes(body) for body in bodies] == list(queue_ids)
         if self.leaves:
             return None
-        self.sizes.append(len(values))
-        answers = b"".join(success_response(int(opaque)) for _, opaque in values)
+        self.sizes.append(len(bodies))
+        answers = b"".join(success_response(int(opaque)) for opaque in opaques)
         if not self.waits:
             return answers
         future: asyncio.Future[RunAnswers] = asyncio.get_running_loop().create_future()

@@ -15,7 +15,7 @@ someone who has its secret.
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Final
 
@@ -72,6 +72,18 @@ class Authenticator:
             )
         signature = fields.get(SIGNATURE, "")
         return self._checked(name, self._key_of(name).verifies(signature, fields, version, body))
+
+    def signer_of_all(self, name: str, contents: Iterable[ReadableBuffer], signatures: Sequence[bytes]) -> User | None:
+        """Return the user if it has signed each of some requests, else ``None``: ``authenticate`` has the reason.
+
+        Args:
+            name: the name that all of them give.
+            contents: what each signature covers, the body included.
+            signatures: 28 bytes each, as ``SigningKey.verify_all`` wants.
+        """
+        is_signed = self._key_of(name).verify_all(contents, signatures)
+        user = self._rules.users.get(name)
+        return user if is_signed and user is not None and user.is_enabled else None
 
     def authenticate_call(self, metadata: Mapping[str, str]) -> User:
         """Return the user that signed a call of the gRPC port.

@@ -252,6 +252,10 @@ class AccessRules:
                 return verdict
         return _NOTHING
 
+    def allows(self, user: User, rights: Iterable[Right], address: str, cluster: str = "") -> bool:
+        """Return true if ``check`` passes for a user that is enabled."""
+        return user.is_super or self._missing(user.name, rights, address, cluster) is None
+
     def check(self, username: str, rights: Iterable[Right], address: str, cluster: str = "") -> None:
         """Reject a request unless its user has each of the rights.
 
@@ -272,12 +276,22 @@ class AccessRules:
             raise AuthorizationError(f"User:{username} is disabled.")
         if user.is_super:
             return
+        missing = self._missing(username, rights, address, cluster)
+        if missing is not None:
+            right, verdict = missing
+            raise AuthorizationError(refusal(username, right, address, verdict))
+
+    def _missing(
+        self, username: str, rights: Iterable[Right], address: str, cluster: str
+    ) -> tuple[Right, Verdict] | None:
+        """Return the first right that a user lacks, and why; ``None`` if it has all."""
         for right in rights:
             verdict = self.decide(username, right, address)
             if not verdict.allowed:
-                raise AuthorizationError(refusal(username, right, address, verdict))
+                return right, verdict
             if verdict.needs_cluster and not self._covers_own(username, right, address, cluster):
-                raise AuthorizationError(refusal(username, right, address, _NOTHING))
+                return right, _NOTHING
+        return None
 
     def _covers_own(self, username: str, right: Right, address: str, cluster: str) -> bool:
         name = right.resource.name

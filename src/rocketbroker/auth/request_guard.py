@@ -1,8 +1,7 @@
 """Check of each request before its handler (AuthenticationPipeline and AuthorizationPipeline).
 
 A guarded route decodes the fields as they came, since the signature covers them, asks who signed them and if that user
-has the rights, and only then decodes the typed header. It has no handler of runs: requests that come together are
-checked one by one.
+has the rights, and only then decodes the typed header. ``signed_runs`` checks requests that come together.
 
 Credentials that fail are answered late, the later the more often the address has failed (``failed_attempts``). The
 wait holds up no other request, and does not count as its time. When too many of an address wait already
@@ -12,7 +11,7 @@ What outlives the check of its request is checked again when policies change (``
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -24,10 +23,11 @@ from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
 from rocketbroker.auth.request_rights import ASKS, RequestRights
 from rocketbroker.auth.requester import Requester
+from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
-from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route
+from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route, RunHandler
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -122,9 +122,31 @@ class RequestGuard:
             None,
             Audience.CLIENT if asks_right and checked.lifts_protected_mode else route.audience,
             takes_large_bodies=route.takes_large_bodies,
+            runs=self._signed_runs(route, asks_right=asks_right),
         )
         guarded.runs_later = route.runs_later
         return guarded
+
+    def _signed_runs(self, route: Route, *, asks_right: bool) -> SignedRuns | None:
+        if not isinstance(route.runs, RunHandler) or route.header_type is None or route.asks:
+            return None
+
+        def rights(fields: Mapping[str, str]) -> Collection[Right]:
+            return self._rights.of(route.code, fields) if asks_right else ()
+
+        return SignedRuns(route.runs, route.header_type, rights, self._may_serve)
+
+    def _may_serve(
+        self,
+        name: str,
+        contents: Iterable[bytes],
+        signatures: Sequence[bytes],
+        rights: Collection[Right],
+        remote_address: str,
+    ) -> bool:
+        """Return true if each request of a run may be served; a refusal is counted once it is answered."""
+        user = self._authenticator.signer_of_all(name, contents, signatures)
+        return user is not None and self._store.rules.allows(user, rights, host_of(remote_address), self._cluster)
 
     def _process(self, route: Route, *, asks_right: bool) -> Process:
         code, header_type, joins = route.code, route.header_type, route.code == RequestCode.HEART_BEAT

@@ -123,7 +123,11 @@ class Faults:
             route.header_type,
             route.audience,
             takes_large_bodies=route.takes_large_bodies,
-            runs=route.runs and _Runs(route.runs, self._connections, lambda: bool(self._orders)),
+            runs=(
+                _Runs(route.runs, self._connections, lambda: bool(self._orders))
+                if isinstance(route.runs, RunHandler)
+                else None
+            ),
             asks=route.asks,
         )
         served.runs_later = route.runs_later
@@ -146,7 +150,7 @@ class Faults:
             connection.close(_REASON)
 
 
-class _Runs:
+class _Runs(RunHandler):
     """Handles requests together while no faults are ordered; an order counts single requests."""
 
     def __init__(
@@ -154,16 +158,18 @@ class _Runs:
     ) -> None:
         self.fields = handler.fields
         self.fewest = handler.fewest
-        self.accepts = handler.accepts
         self._handler = handler
         self._connections = connections
         self._has_orders = has_orders
 
+    def accepts(self, command: Command) -> bool:
+        return self._handler.accepts(command)
+
     def process(
-        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+        self, connection: Connection, command: Command, columns: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
     ) -> RunAnswers | RunAnswersFuture | None:
         self._connections.add(connection)
-        return None if self._has_orders() else self._handler.process(connection, command, values, bodies)
+        return None if self._has_orders() else self._handler.process(connection, command, columns, bodies)
 
 
 def _drop(connection: Connection, command: Command, serve: Serve) -> Answer:

@@ -18,8 +18,7 @@ from rocketbroker.codec.remoting.frame import (
     decode_parts,
     split_frame,
 )
-from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunHandler
-from rocketbroker.codec.remoting.header_template import HeaderTemplate, make_template
+from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunKind
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -50,11 +49,10 @@ _NAMES: Final = {int(each): each.name for each in RequestCode}
 
 
 class _Kind(NamedTuple):
-    """Kind of the requests in a run: those of a route that fit a template."""
+    """Kind of the requests in a run, and their route."""
 
     route: Route
-    handler: RunHandler
-    template: HeaderTemplate
+    run: RunKind
 
 
 class RequestRun:
@@ -104,7 +102,7 @@ class RequestRun:
             return position
         self._values, self._bodies = [], []
         values, bodies = self._values, self._bodies
-        fullmatch, unpack_from = kind.template.fullmatch, LENGTH_AND_MARK.unpack_from
+        fullmatch, unpack_from = kind.run.template.fullmatch, LENGTH_AND_MARK.unpack_from
         header_limit, frame_limit, end = self._header_limit, self._frame_limit, len(data)
         while len(values) < _MOST and end - position >= LENGTH_AND_MARK.size:
             length, mark = unpack_from(data, position)
@@ -126,12 +124,12 @@ class RequestRun:
         self._values, self._bodies = [], []
         if len(values) < self.fewest or kind is None:
             return None
-        command = kind.template.command
+        command = kind.run.template.command
+        columns = list(zip(*values, strict=True))
         # Without the other values: they may be long, and their answers may wait for the disk.
-        opaques = [each[-1] for each in values]
-        handled = HandledRun(kind.route, command, opaques, connection.last_read)
+        handled = HandledRun(kind.route, command, columns[-1], connection.last_read)
         try:
-            answers = kind.handler.process(connection, command, values, bodies)
+            answers = kind.run.process(connection, command, columns, bodies)
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             # Not one by one: they may be handled already.
             answers = handled.failed(error)
@@ -150,9 +148,9 @@ class RequestRun:
             return
         self._misses = 0
         self._patience = min(2 * self._patience, _MOST_MISSES)
-        template = make_template(bytes(header), command, handler.fields, route.decode_json)
-        if template is not None:
-            self._kind = _Kind(route, handler, template)
+        run = handler.learn(bytes(header), command, route.decode_json)
+        if run is not None:
+            self._kind = _Kind(route, run)
             self.fewest = handler.fewest
 
     def forget(self) -> None:

@@ -14,9 +14,10 @@ from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.secret_seal import SecretSeal
+from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User, UserType
-from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable
-from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader
+from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, RunHandler
+from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, request
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.codec.remoting.request_signature import RequestSigner
@@ -30,8 +31,16 @@ PULL = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "0",
 PULL |= {"commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
 
 
-class Runs:
-    """Handler of runs that no guarded route may have."""
+class Runs(RunHandler):
+    """Handler of runs, which gets those that are checked."""
+
+    fields = ()
+
+    def accepts(self, command: Command) -> bool:
+        return True
+
+    def process(self, *_: object) -> None:
+        raise AssertionError("not called here")
 
 
 class Server:
@@ -49,7 +58,7 @@ class Server:
         self.reached: list[object] = []
         table = MethodTable()
         table.add(Code.PULL_MESSAGE, self._handle, PullMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
-        table.add(Code.SEND_MESSAGE_V2, self._handle, None, Audience.CLIENT, runs=Runs())  # type: ignore[arg-type]
+        table.add(Code.SEND_MESSAGE_V2, self._handle, SendMessageRequestHeaderV2, Audience.CLIENT, runs=Runs())
         table.add(Code.GET_BROKER_CONFIG, self._handle)
         table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later)
         table.add(Code.HEART_BEAT, self._handle_for, asks=True)
@@ -133,8 +142,8 @@ async def test_a_handler_that_waits_is_refused_before_it_begins(server: Server):
 
 
 def test_requests_that_come_together_have_no_way_around(server: Server):
-    assert server.own[Code.SEND_MESSAGE_V2].runs is not None
-    assert server.routes[Code.SEND_MESSAGE_V2].runs is None
+    assert isinstance(server.routes[Code.SEND_MESSAGE_V2].runs, SignedRuns)
+    assert server.routes[Code.PULL_MESSAGE].runs is None
 
 
 def test_a_guarded_route_keeps_what_it_may_take(server: Server):

@@ -19,8 +19,12 @@ from rocketbroker.codec.remoting.bodies.client import (
 )
 from rocketbroker.codec.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody, QueryAssignmentRequestBody
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
+from rocketbroker.codec.remoting.header_template import names_on_wire
+from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.errors import CodecError
+from rocketbroker.processor.support.send_runs import AlikeSends
 
 OURS = RequestRights("C")
 APACHE = RequestRights("C", as_apache=True)
@@ -39,6 +43,22 @@ def test_each_served_code_has_a_row():
 def test_a_row_is_that_of_a_served_code():
     assert listed_codes() - AUTH_CODES <= served_codes()
     assert listed_codes() >= ROUTE_READS
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(10, SendMessageRequestHeader), (310, SendMessageRequestHeaderV2), (320, SendMessageRequestHeaderV2)],
+)
+@pytest.mark.parametrize("topic", ["T", "%RETRY%G"])
+def test_rights_of_sends_are_the_same_in_a_whole_run(code: int, kind: type[CommandCustomHeader], topic: str):
+    """``SignedRuns`` asks for them once, by the fields that do not vary."""
+    fields = {**(to_ext_fields(kind("P", topic, "TBW102", 4, 1, 0, 7, 0, "DELAY\x013")) or {}), "AccessKey": "joe"}
+    names = names_on_wire(kind)
+    constant = dict(fields)
+    for field in AlikeSends.fields:
+        del constant[names[field.name]]
+    for rights in (OURS, APACHE):
+        assert rights.of(code, constant) == rights.of(code, fields, b"body") != []
 
 
 @pytest.mark.parametrize("code", sorted(listed_codes()), ids=lambda code: RequestCode(code).name)

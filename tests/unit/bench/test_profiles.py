@@ -15,7 +15,7 @@ from bench.profiles import (
     send_profile,
     send_timings,
 )
-from bench.send_path import QUEUES, TOPIC, batch_frame, body_of, send_frame, send_path
+from bench.send_path import QUEUES, TOPIC, USER, batch_frame, body_of, send_frame, send_path
 from rocketbroker.codec.message.message_batch import split_batch
 from rocketbroker.codec.message.message_decoder import decode_messages
 from tests.support.stores import fetch, pulled
@@ -31,13 +31,16 @@ async def test_the_steps_of_a_send_make_up_the_whole(tmp_path: Path):
 
 async def test_a_burst_of_sends_goes_through_the_path_whole_and_in_steps(tmp_path: Path):
     async with send_path(tmp_path) as path:
-        reads = [[send_frame(number + k, b"body") for k in range(8)] for number in (1, 9)]
-        send_timings(path, reads)  # makes the queues
+        reads, signed = (
+            [[send_frame(number + k, b"body", signer) for k in range(8)] for number in (1, 9)]
+            for signer in (None, USER)
+        )
+        send_timings(path, reads, signed)  # makes the queues
         before = path.store.appender.put_count
-        send_timings(path, reads)
+        send_timings(path, reads, signed)
 
-        # Alone, whole, by the handler, to see the messages it makes, twice by the store.
-        assert path.store.appender.put_count == before + 6 * 16
+        # Alone and whole, both unsigned and signed, by the handler, to see the messages it makes, twice by the store.
+        assert path.store.appender.put_count == before + 8 * 16
         ends = {path.store.queues.max_offset_in_queue(TOPIC, queue) for queue in range(QUEUES)}
         assert ends == {path.store.appender.put_count // QUEUES}
         messages = decode_messages(pulled(fetch(path.store, TOPIC, 3, 0)))
@@ -57,7 +60,7 @@ async def test_each_request_is_answered(tmp_path: Path):
 def test_no_step_of_a_send_is_counted_twice():
     timed = {
         "whole": 20.0, "frames": 2.0, "properties": 1.0, "handler": 12.0, "append": 4.0, "answer": 2.0,
-        "stored": 7.0, "index": 1.0, "alone": 30.0,
+        "stored": 7.0, "index": 1.0, "alone": 30.0, "signed whole": 23.0, "signed alone": 36.0,
     }  # fmt: skip
 
     steps = send_parts(timed)

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.handler import Connection, Route, RunHandler
 from rocketbroker.codec.remoting.header_template import INT, VaryingField
 from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
 from rocketbroker.codec.remoting.hot_responses import success_response
@@ -13,7 +13,7 @@ from tests.support.transports import connect, feed
 CODE = 31
 
 
-class Runs:
+class Runs(RunHandler):
     """Handler that answers requests alone and together."""
 
     fields = (VaryingField("queue_id", INT),)
@@ -22,15 +22,14 @@ class Runs:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    @staticmethod
-    def accepts(command: Command) -> bool:
+    def accepts(self, command: Command) -> bool:
         return True
 
     def process(
-        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: object
+        self, connection: Connection, command: Command, columns: Sequence[Sequence[bytes]], bodies: object
     ) -> bytes:
-        self.sizes.append(len(values))
-        return b"".join(success_response(int(opaque)) for _, opaque in values)
+        self.sizes.append(len(columns[-1]))
+        return b"".join(success_response(int(opaque)) for opaque in columns[-1])
 
 
 def frames(first: int, count: int) -> bytes:

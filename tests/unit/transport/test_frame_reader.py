@@ -497,5 +497,5 @@ async def test_a_run_keeps_the_opaques_alone(monkeypatch: pytest.MonkeyPatch):
     feed(connection, frames(9))
     feed(connection, frames(8, 10))
 
-    assert [each.opaques for each in taken] == [[b"%d" % opaque for opaque in range(10, 18)]]
+    assert [each.opaques for each in taken] == [tuple(b"%d" % opaque for opaque in range(10, 18))]
     assert [command.opaque for command in taken[0].commands()] == list(range(10, 18))

@@ -4,6 +4,7 @@ The Protocols keep ``transport`` and ``processor`` independent of each other.
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -16,7 +17,7 @@ from rocketbroker.codec.remoting.frame import (
     decode_rocketmq_header,
     with_typed_header,
 )
-from rocketbroker.codec.remoting.header_template import VaryingField
+from rocketbroker.codec.remoting.header_template import Decode, HeaderTemplate, VaryingField, make_template
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -145,12 +146,27 @@ class RunAnswersFuture(Protocol):
     def result(self) -> RunAnswers: ...
 
 
-class RunHandler(Protocol):
-    """Handler of requests of one code that come by one read event and whose headers differ in a few values only."""
+# Values of the requests of a run: a column for each varying field, and one of the opaques.
+Columns = Sequence[Sequence[bytes]]
 
-    @property
-    def fields(self) -> Sequence[VaryingField]:
-        """Values in which the headers may differ, in the order in which a header has them."""
+
+class ProcessRun(Protocol):
+    """``RunHandler.process``."""
+
+    def __call__(
+        self, connection: Connection, command: Command, columns: Columns, bodies: Sequence[memoryview], /
+    ) -> RunAnswers | RunAnswersFuture | None: ...
+
+
+class RunKind(NamedTuple):
+    """Requests that may come in a run: those whose headers fit a template."""
+
+    template: HeaderTemplate
+    process: ProcessRun
+
+
+class RunLearner(Protocol):
+    """Finds the requests of one code that may be handled together."""
 
     @property
     def fewest(self) -> int:
@@ -159,8 +175,39 @@ class RunHandler(Protocol):
     def accepts(self, command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
 
+    def learn(self, header: bytes, command: Command, decode: Decode) -> RunKind | None:
+        """Return the kind of runs that an accepted request belongs to, ``None`` if its header makes no template.
+
+        Args:
+            header: its header.
+            command: what the header decodes to.
+            decode: the decoder of its route.
+        """
+
+
+class RunHandler(ABC):
+    """Handler of requests of one code that come by one read event and whose headers differ in a few values only.
+
+    Attributes:
+        fields: values in which the headers may differ, in the order in which a header has them.
+        fewest: least number of requests that are handled faster together.
+    """
+
+    fields: Sequence[VaryingField]
+    fewest: int
+
+    @abstractmethod
+    def accepts(self, command: Command) -> bool:
+        """Return true if requests like this one may come in runs."""
+
+    def learn(self, header: bytes, command: Command, decode: Decode) -> RunKind | None:
+        """Return the kind of runs that an accepted request belongs to (``RunLearner``)."""
+        template = make_template(header, command, self.fields, decode)
+        return None if template is None else RunKind(template, self.process)
+
+    @abstractmethod
     def process(
-        self, connection: Connection, command: Command, values: Sequence[Sequence[bytes]], bodies: Sequence[memoryview]
+        self, connection: Connection, command: Command, columns: Columns, bodies: Sequence[memoryview]
     ) -> RunAnswers | RunAnswersFuture | None:
         """Handle all requests and return their answers, or handle none and return ``None``: each is then handled alone.
 
@@ -168,8 +215,8 @@ class RunHandler(Protocol):
 
         Args:
             connection: the connection that they came by.
-            command: a request that differs from each of them only in ``values``.
-            values: values of ``fields`` for each request, and its opaque.
+            command: a request that differs from each of them only in ``columns``.
+            columns: values of ``fields``, a column each, and the opaques; a value for each request.
             bodies: their bodies, views of the receive buffer.
         """
 
@@ -213,7 +260,7 @@ class Route:
         audience: Audience = Audience.ADMINISTRATION,
         *,
         takes_large_bodies: bool = False,
-        runs: RunHandler | None = None,
+        runs: RunLearner | None = None,
         asks: bool = False,
     ) -> None:
         self.runs = runs
@@ -273,7 +320,7 @@ class MethodTable:
         audience: Audience = Audience.ADMINISTRATION,
         *,
         takes_large_bodies: bool = False,
-        runs: RunHandler | None = None,
+        runs: RunLearner | None = None,
         asks: bool = False,
     ) -> None:
         """Add the route of a code; by default only administrators may send it.

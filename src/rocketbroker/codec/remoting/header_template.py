@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rocketbroker.codec.message.message_properties import FoundProperties, find_properties
-from rocketbroker.codec.remoting.remoting_command import Command
+from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.common.errors import RocketBrokerError
 
 # Values that the decoder takes and that are written in one way only: no leading zeros, no number out of range.
@@ -30,8 +30,8 @@ class VaryingField(NamedTuple):
     """A custom field whose value differs from header to header.
 
     Attributes:
-        name: its name in the typed header.
-        pattern: the values that a template takes: ``INT``, ``LONG`` or ``TEXT``.
+        name: its name in the typed header; in raw ``extFields`` its name there.
+        pattern: the values that a template takes: ``INT``, ``LONG``, ``TEXT``, or those of a raw field.
     """
 
     name: str
@@ -56,12 +56,19 @@ class HeaderTemplate:
 
     def command_of(self, values: Sequence[bytes]) -> Command:
         """Return what a header with these values decodes to, for values without escapes that the decoder resolves."""
-        fields = {
-            field.name: _unescaped(value) if field.pattern is TEXT else int(value)
-            for field, value in zip(self._fields, values, strict=False)
-        }
-        header = msgspec.structs.replace(self.command.header, **fields)
+        pairs = zip(self._fields, values, strict=False)
+        header = self.command.header
+        if isinstance(header, dict):
+            header = header | {field.name: _unescaped(value) for field, value in pairs}
+        else:
+            fields = {field.name: _unescaped(value) if field.pattern is TEXT else int(value) for field, value in pairs}
+            header = msgspec.structs.replace(header, **fields)
         return msgspec.structs.replace(self.command, header=header, opaque=int(values[-1]))
+
+
+def names_on_wire(header_type: type[CommandCustomHeader]) -> dict[str, str]:
+    """Return the name in ``extFields`` of each field of a typed header."""
+    return dict(zip(header_type.__struct_fields__, header_type.__struct_encode_fields__, strict=True))
 
 
 def _unescaped(value: bytes) -> str:
@@ -79,8 +86,8 @@ def make_template(
         fields: the fields that vary, in the order in which the header has them.
         decode: the decoder.
     """
-    on_wire = dict(zip(command.header.__struct_fields__, command.header.__struct_encode_fields__, strict=True))
-    spans = [_text_span(header, on_wire[field.name]) for field in fields] + [_opaque_span(header)]
+    names = {} if isinstance(command.header, dict) else names_on_wire(type(command.header))
+    spans = [_text_span(header, names.get(field.name, field.name)) for field in fields] + [_opaque_span(header)]
     places = [span for span in spans if span is not None]
     if len(places) < len(spans) or sorted(places) != places:
         return None
