@@ -25,6 +25,7 @@ CONNECTION = "tests/property/test_connection.py"
 OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
+SIGNED_RUNS = "tests/property/test_signed_runs.py"
 RUNS = "tests/property/test_send_runs.py::test_one_special_send_among_others_is_handled_as_if_alone"
 STREAMS = "tests/property/test_fuzz_connection.py"
 JAVA_KILL = "tests/interop/test_java_kill.py::test_a_killed_broker_keeps_acknowledged_messages"
@@ -206,6 +207,34 @@ MUTATIONS = (
         "position < end",
         "False",
         "tests/property/test_send_runs.py",
+    ),
+    Mutation(
+        "signed run: a text is signed without its escapes resolved",
+        "signed_runs._unescaped",
+        'b"\\\\" in joined',
+        "False",
+        SIGNED_RUNS,
+    ),
+    Mutation(
+        "signed run: a body is not signed",
+        "SignedRuns._checked",
+        "zip(*each, bodies)",
+        "zip(*each)",
+        SIGNED_RUNS,
+    ),
+    Mutation(
+        "signed run: the first signature counts for all",
+        "SigningKey.verify_all",
+        'hmac.compare_digest(expected, b"".join(signatures).replace(b"=", b"A"))',
+        'expected[:27] == b"".join(signatures)[:27]',
+        SIGNED_RUNS,
+    ),
+    Mutation(
+        "signed run: no right is needed",
+        "SignedRuns._checked",
+        "self._rights(constant)",
+        "()",
+        SIGNED_RUNS,
     ),
     Mutation(
         "a change to a table is answered before it is written",
