@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rocketbroker
+from docs._ext.request_rights import rights_text
 from rocketbroker.app.broker_controller import BrokerController
 from rocketbroker.app.launch.dev_server import broker_settings, namesrv_settings
 from rocketbroker.app.namesrv_controller import NamesrvController
@@ -27,6 +28,10 @@ RocketMQ.
   letters; a method for several codes has the name of one of them.
 - *audience*: the least kind of peer that may send it in [protected mode](../operations/security.md): a client, a
   broker, or administration.
+- *rights*: those that a user needs in a server with [access control](../operations/security.md#let-only-users-in).
+  `<topic>` and the like stand for the field of the header or body that has the name, `<cluster>` for the server's own.
+  A field that is left out needs nothing; without any, the actions count on `Cluster:<cluster>`. A retry topic counts as
+  its group.
 - *header*: the typed header, in `src/rocketbroker/codec/remoting/headers/`. A dash means that the request has none, or
   that its fields are read without one.
 
@@ -70,6 +75,7 @@ class Row(NamedTuple):
     code: int
     name: str
     audience: str
+    rights: str
     file: Path
     method: str
     header: str
@@ -99,6 +105,7 @@ def _row(route: Route) -> Row:
         route.code,
         RequestCode(route.code).name,
         route.audience.word,
+        rights_text(route.code),
         Path(inspect.getfile(processor)).relative_to(_SOURCES / "processor"),
         route.process.__name__,
         header.__name__ if header else "",
@@ -130,10 +137,10 @@ def render() -> str:
 
 def _section(title: str, table: str, routes: dict[int, Route]) -> Iterator[str]:
     yield f"## {title}\n\n{len(routes)} codes, from {table}.\n"
-    yield "| code | name | audience | file | header | meaning |\n|---|---|---|---|---|---|"
+    yield "| code | name | audience | rights | file | header | meaning |\n|---|---|---|---|---|---|---|"
     for row in rows(routes):
         header = f"`{row.header}`" if row.header else "-"
-        yield f"| {row.code} | {row.name} | {row.audience} | `{row.file}` | {header} | {row.meaning} |"
+        yield f"| {row.code} | {row.name} | {row.audience} | {row.rights} | `{row.file}` | {header} | {row.meaning} |"
     yield ""
 
 
