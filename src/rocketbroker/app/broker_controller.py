@@ -492,6 +492,7 @@ class BrokerController:
                 self.acting.own_ha_info,
                 self.acting.hand_over,
                 self._measure_disk,
+                self._tls.runtime_info,
                 None if self.access is None else self.access.store,
                 None if self.access is None else self.access.copy_seal,
             ),

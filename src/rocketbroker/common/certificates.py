@@ -177,6 +177,29 @@ def expiry_ms(path: Path) -> int | None:
     return int(certificate.not_valid_after_utc.timestamp() * 1000)
 
 
+def described(data: bytes) -> tuple[int, list[str]]:
+    """Return the time at which a certificate in DER expires, in ms since 1970, and its names and addresses."""
+    certificate = x509.load_der_x509_certificate(data)
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = []
+    else:
+        addresses = map(str, found.get_values_for_type(x509.IPAddress))
+        names = [*found.get_values_for_type(x509.DNSName), *addresses]
+    return int(certificate.not_valid_after_utc.timestamp() * 1000), names
+
+
+def fits(names: Collection[str], host: str) -> bool:
+    """Return true if a certificate with these names is for a host: a name, also by a wildcard, or an address."""
+    try:
+        return str(ip_address(host)) in names
+    except ValueError:
+        name = host.lower().rstrip(".")
+    _, _, domain = name.partition(".")
+    return bool({name, f"*.{domain}"} & {each.lower() for each in names})
+
+
 def load_into(context: ssl.SSLContext, made: ServerCertificate) -> None:
     """Let a context use a certificate; OpenSSL reads files alone, so it is written to a folder that goes at once."""
     with TemporaryDirectory() as folder:

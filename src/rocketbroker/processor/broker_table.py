@@ -100,6 +100,7 @@ class AdminParts:
         own_ha_info: returns the addresses of this master, ``None`` at a slave.
         hand_over: called at a slave with a master that is about to register.
         measure_disk: measures the disk of a folder.
+        tls_info: returns the keys of TLS in runtime information.
         access: users and policies, ``None`` without access control.
         copy_seal: seals the secrets in copies of them for slaves.
     """
@@ -119,6 +120,7 @@ class AdminParts:
     own_ha_info: Callable[[], ExchangeHAInfoResponseHeader | None]
     hand_over: Callable[[Master], Awaitable[None]]
     measure_disk: MeasureDisk
+    tls_info: Callable[[], dict[str, str]]
     access: AccessStore | None = None
     copy_seal: SecretSeal | None = None
 
@@ -271,6 +273,7 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             replication_problem=admin.replication_problem,
             not_ready=admin.not_ready,
             measure_disk=admin.measure_disk,
+            tls_info=admin.tls_info,
         ),
         StatisticsRequests(
             broker_name=parts.config.broker_name,

@@ -17,6 +17,7 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.handler import Buffer
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
+from rocketbroker.transport.access import is_this_machine
 
 if TYPE_CHECKING:
     from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings
@@ -339,12 +340,16 @@ class ServerTls:
 
     Attributes:
         failed: number of handshakes that failed.
+        plain_text: number of connections in plain text from other machines.
+        last_plain_text: IP address of the last one.
     """
 
     def __init__(self, context: "WatchedContext", *, plain: bool) -> None:
         self._context = context
         self.plain = plain
         self.failed = 0
+        self.plain_text = 0
+        self.last_plain_text = ""
         self._refusals = RefusalLog(log)
 
     @property
@@ -356,6 +361,13 @@ class ServerTls:
     def context(self) -> ssl.SSLContext:
         """Settings of TLS for a new connection."""
         return self._context.current
+
+    def note_plain_text(self, transport: asyncio.BaseTransport) -> None:
+        """Count a connection in plain text."""
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if isinstance(peer, tuple) and isinstance(own, tuple) and not is_this_machine(peer[0], own[0]):
+            self.plain_text += 1
+            self.last_plain_text = peer[0]
 
     def refuse(self, peer: object, reason: str) -> None:
         """Count and log a connection that ends before it is served."""
@@ -411,6 +423,13 @@ class RemotingTls(OutgoingTls):
         if server is not None:
             self._contexts.append(server)
             self.server = ServerTls(server, plain=config.tls_server_mode == "permissive")
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return the keys of the answer to GET_BROKER_RUNTIME_INFO."""
+        server = self.server
+        if server is None or not server.plain_text:
+            return {}
+        return {"plainTextConnections": str(server.plain_text), "lastPlainTextPeer": server.last_plain_text}
 
 
 class _ServerTransport(TlsTransport):
@@ -497,6 +516,7 @@ class FirstByte(asyncio.Protocol):
             secure.connection_made(self._plain)
             secure.data_received(data)
         elif self._tls.plain:
+            self._tls.note_plain_text(self._plain)
             self._plain.set_protocol(cast("asyncio.BaseProtocol", self._protocol))
             deliver(self._protocol, data)
         else:

@@ -3,7 +3,7 @@
 import socket
 import ssl
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from rocketbroker.common.certificates import ServerCertificate, load_certificate, self_signed_certificate
+from rocketbroker.common import certificates
+from rocketbroker.common.certificates import (
+    CertificateAuthority,
+    ServerCertificate,
+    load_certificate,
+    self_signed_certificate,
+)
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
 
@@ -133,3 +139,28 @@ def test_a_key_that_others_may_read_is_refused(paths: tuple[Path, Path]):
 
     with pytest.raises(ConfigError, match=r"tlsKeyPath: other users may use .*mode 0644"):
         load_certificate(*paths)
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "is_fit"),
+    [
+        (["a.example"], "A.example.", True),
+        (["*.example"], "a.example", True),
+        (["*.example"], "a.b.example", False),
+        (["*.example"], "example", False),
+        (["10.0.0.1"], "10.0.0.1", True),
+        (["2001:db8::1"], "2001:DB8:0::1", True),
+        (["10.0.0.1"], "10.0.0.2", False),
+        (["*.0.0.1"], "10.0.0.1", False),
+        ([], "a.example", False),
+    ],
+)
+def test_names_of_a_certificate_fit_a_host(names: list[str], host: str, is_fit: bool):
+    assert certificates.fits(names, host) == is_fit
+
+
+def test_a_certificate_is_described_by_its_names_and_its_end():
+    made = CertificateAuthority(SystemClock()).issue("s", ["a.example", "10.0.0.1", "::1"], timedelta(days=3))
+    expires_ms, names = certificates.described(ssl.PEM_cert_to_DER_cert(made.chain.decode()))
+    assert names == ["a.example", "10.0.0.1", "::1"]
+    assert 2.9 < (expires_ms - SystemClock().time_ms()) / 86_400_000 < 3.1

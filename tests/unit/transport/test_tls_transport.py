@@ -574,3 +574,20 @@ async def test_a_handshake_that_the_peer_cuts_is_counted(files: TlsFiles, handle
         await until(lambda: tls.failed == 1)
         await until(lambda: not server.connections)
     assert tls.failed == 1
+
+
+class _Ends(asyncio.Transport):
+    """A transport between two addresses."""
+
+    def __init__(self, peer: str, own: str) -> None:
+        super().__init__({"peername": (peer, 5), "sockname": (own, 6)})
+
+
+async def test_connections_in_plain_text_of_other_machines_are_counted(tmp_path: Path):
+    tls = RemotingTls(TransportConfig.model_validate(TlsFiles(tmp_path).of_server()))
+    assert tls.server is not None
+    tls.server.note_plain_text(_Ends("127.0.0.1", "127.0.0.1"))
+    assert tls.runtime_info() == {}
+    for peer in ("10.0.1.7", "10.0.1.8"):
+        tls.server.note_plain_text(_Ends(peer, "10.0.0.1"))
+    assert tls.runtime_info() == {"plainTextConnections": "2", "lastPlainTextPeer": "10.0.1.8"}

@@ -10,6 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from rocketbroker.app.mqadmin.checks.brokers import clocks, disks, limits, replicas, stores
+from rocketbroker.app.mqadmin.checks.certificate_probe import look_at_certificates
+from rocketbroker.app.mqadmin.checks.certificates import certificates, plain_text
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts, collect
 from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.checks.groups import members_at_other_name_servers, subscriptions, unowned_queues
@@ -35,6 +37,7 @@ async def doctor(
 ) -> Report:
     """Compare what name servers, brokers and clients say, and name each fault with its evidence and a remedy."""
     facts = await collect(admin, group, topic)
+    await look_at_certificates(admin, facts)
     findings = [found for found in examine(facts) if severity in {Severity.WARNING, found.severity}]
     data = {"findings": findings, "unknown": facts.unknown}
     lines = [
@@ -71,4 +74,6 @@ CHECKS: Final[list[Callable[[ClusterFacts], Iterable[Finding]]]] = [
     replicas,
     clocks,
     limits,
+    certificates,
+    plain_text,
 ]

@@ -10,6 +10,8 @@ These keys are not RocketMQ's, and absent while they would be 0 or empty:
 - ``damagedMessages``: number of messages found damaged since the start;
 - ``subscriptionConflicts``, ``subscriptionConflictGroups``: number of times since the start that clients of one group
   began to disagree about its subscriptions, and number of groups whose clients disagree now;
+- ``plainTextConnections``, ``lastPlainTextPeer``: connections in plain text from other machines since the start, and
+  the address of the last one, at a port that serves TLS, too;
 - ``openFiles``, ``openFilesLimit``, ``mappedFiles``, ``mappedFilesLimit``: descriptors and mappings of the process, and
   the limits of the system; absent where the system does not tell.
 """
@@ -82,6 +84,7 @@ class RuntimeInfoRequests:
         replication_problem: returns the reason why a slave does not follow its master, empty if it does.
         not_ready: returns the reasons why the broker is not ready, empty if it is.
         measure_disk: measures the disk of a folder.
+        tls_info: returns the keys of TLS.
     """
 
     config: BrokerConfig
@@ -97,6 +100,7 @@ class RuntimeInfoRequests:
     replication_problem: Callable[[], str]
     not_ready: Callable[[], str]
     measure_disk: MeasureDisk
+    tls_info: Callable[[], dict[str, str]]
 
     @answers(RequestCode.GET_BROKER_RUNTIME_INFO, audience=Audience.BROKER)
     async def get_broker_runtime_info(self, _connection: Connection, _command: Command) -> Command:
@@ -106,7 +110,7 @@ class RuntimeInfoRequests:
         disks = await loop.run_in_executor(self.executor, lambda: disk_info(config, measure) | limit_info())
         table = self._store_info() | self.stats.runtime_info() | self.schedule.runtime_info() | disks
         table |= self.consumers.runtime_info()
-        table |= NOT_MEASURED | self.timer_info() | self.send_info()
+        table |= NOT_MEASURED | self.timer_info() | self.send_info() | self.tls_info()
         if problem := self.replication_problem():
             table["replicationProblem"] = problem
         table["startAcceptSendRequestTimeStamp"] = str(self.config.start_accept_send_request_time_stamp)

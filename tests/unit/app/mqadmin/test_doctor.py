@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import (
     BrokerFacts,
+    CertificateFacts,
     ClusterFacts,
     GroupFacts,
     NameServerFacts,
@@ -123,6 +124,14 @@ FAULTS = [
         "noRoute",
         "topic T",
         r"no master is registered for its brokers \(broker-a\)",
+    ),
+    ("certificates", [CertificateFacts("broker b", MASTER, "h", "", 3.0)], "certificate", "broker b", "in 3.0 days"),
+    (
+        "brokers/0/runtime",
+        {"plainTextConnections": "2", "lastPlainTextPeer": "10.0.1.7"},
+        "plainText",
+        "broker broker-a",
+        "2 connections from other machines since its start used plain text, the last from 10.0.1.7",
     ),
     ("groups/0/conflict", "one: a, two: b", "subscriptions", "group G", "one: a, two: b"),
     ("groups/0/running/two", member(QUEUES[1], "a"), "subscriptions", "group G", r"one has T: \*; two has T: a"),

@@ -19,7 +19,7 @@ from tests.support.stores import message
 
 @pytest.fixture
 def ask(parts, store, schedule):
-    async def ask(active=True, problem="", not_ready=""):
+    async def ask(active=True, problem="", not_ready="", tls=None):
         with ThreadPoolExecutor(1) as executor:
             processor = family(
                 RuntimeInfoRequests,
@@ -33,6 +33,7 @@ def ask(parts, store, schedule):
                 replication_problem=lambda: problem,
                 not_ready=lambda: not_ready,
                 measure_disk=measure_disk,
+                tls_info=lambda: tls or {},
             )
             answer = await call_async(processor.get_broker_runtime_info)
         assert (answer.code, answer.remark, answer.fields) == (0, None, {})
@@ -75,6 +76,10 @@ async def test_values_follow_what_happens(parts, store, schedule, ask):
     store.flusher.flush()
     table = await ask()
     assert (table["dispatchBehindBytes"], table["remainHowManyDataToFlush"]) == ("0", "0 B")
+
+
+async def test_connections_in_plain_text_are_told(ask):
+    assert (await ask(tls={"plainTextConnections": "2"}))["plainTextConnections"] == "2"
 
 
 async def test_a_broker_that_is_not_ready_says_why(ask):

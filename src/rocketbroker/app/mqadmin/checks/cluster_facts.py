@@ -72,10 +72,34 @@ class GroupFacts(msgspec.Struct):
     progress: dict[MessageQueue, OffsetWrapper] = {}
 
 
+class CertificateFacts(msgspec.Struct):
+    """Certificate that a server shows.
+
+    Attributes:
+        subject: the server, such as ``broker broker-a``.
+        host: name or address under which clients connect to it.
+        path: file of the certificate, if it is known.
+        days_left: days until it expires.
+        names: its names and addresses.
+        fits: it is for ``host``.
+        refusal: reason why this machine does not trust it; empty if it does, or trusts nobody.
+    """
+
+    subject: str
+    address: str
+    host: str
+    path: str = ""
+    days_left: float | None = None
+    names: list[str] | None = None
+    fits: bool = True
+    refusal: str = ""
+
+
 class ClusterFacts(msgspec.Struct):
     """All facts.
 
     Attributes:
+        certificates: those of servers that have TLS.
         expected: names of brokers that the file of clusters has for this cluster.
         unknown: a line for each fact that could not be fetched.
     """
@@ -86,6 +110,7 @@ class ClusterFacts(msgspec.Struct):
     routes: dict[str, TopicRouteData] = {}
     unknown: list[str] = []
     expected: tuple[str, ...] = ()
+    certificates: list[CertificateFacts] = []
 
 
 async def collect(admin: AdminClient, group: str | None, topic: str | None) -> ClusterFacts:
