@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.manual_session import ROOT, Session
 
-PAGES = ("first-half-hour.md", "disk-full.md")
+PAGES = ("first-half-hour.md", "disk-full.md", "harden.md")
 
 
 @pytest.fixture
