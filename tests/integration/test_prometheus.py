@@ -1,6 +1,7 @@
 """The Grafana board and the alert rules, with a real Prometheus that reads a cluster of ours."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,39 @@ tests:
       - expr: ALERTS{alertname="RocketMQConsumerLag"}
         eval_time: 20m
 """
+# By series: a slave, a broker and a group that are lost after an hour and a half, a master at another address since
+# then, one that never had a slave, and the group of a broker that is down.
+LONG_SERIES = {
+    'up{instance="a"}': "1x500",
+    'up{instance="b"}': "1x3 0x500",
+    'rocketbroker_replication_slaves{cluster="C",node_id="lost",instance="a"}': "1x3 0x500",
+    'rocketbroker_replication_slaves{cluster="C",node_id="moved",instance="a"}': "1x3 _x500",
+    'rocketbroker_replication_slaves{cluster="C",node_id="moved",instance="c"}': "_x4 1x500",
+    'rocketbroker_replication_slaves{cluster="C",node_id="alone",instance="a"}': "0x500",
+    'rocketbroker_namesrv_brokers{node_id="n",instance="a"}': "4x3 3x500",
+    'rocketmq_consumer_connections{cluster="C",instance="a",consumer_group="gone",is_system="false"}': "1x3 _x500",
+    'rocketmq_consumer_connections{cluster="C",instance="a",consumer_group="there",is_system="false"}': "1x500",
+    'rocketmq_consumer_connections{cluster="C",instance="b",consumer_group="down",is_system="false"}': "1x3 _x500",
+}
+
+
+def check_what_is_lost(folder: Path, options: Sequence[str], expected: dict[int, list[str]]) -> None:
+    """Let promtool look which slaves, brokers and groups rules miss after some hours."""
+    name = "label_join(ALERTS{alertname=~'.*(Lost|Unregistered|Gone)'}, 'name', '', 'node_id', 'consumer_group')"
+    looks = [
+        {
+            "expr": f"count by (name) ({name})",
+            "eval_time": f"{hours}h",
+            "exp_samples": [{"labels": f'{{name="{each}"}}', "value": 1} for each in names],
+        }
+        for hours, names in expected.items()
+    ]
+    series = [{"series": name, "values": values} for name, values in LONG_SERIES.items()]
+    tests = {"interval": "30m", "input_series": series, "promql_expr_test": looks}
+    (folder / "rules.yml").write_text(printed("alerts", *options))
+    content = {"rule_files": ["rules.yml"], "evaluation_interval": "30m", "tests": [tests]}
+    (folder / "tests.yml").write_text(json.dumps(content))  # JSON is YAML
+    assert "SUCCESS" in check_rules(folder / "tests.yml", "test")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +105,17 @@ def test_rules_tell_news_from_old_counts_and_masters_from_slaves(tmp_path: Path)
     (tmp_path / "tests.yml").write_text(RULE_TESTS)
 
     assert "SUCCESS" in check_rules(tmp_path / "tests.yml", "test")
+
+
+def test_what_is_lost_is_missed_for_a_week(tmp_path: Path):
+    require_prometheus()
+    check_what_is_lost(tmp_path, (), {1: [], 3: ["lost", "n", "gone"], 168: ["lost", "n", "gone"], 200: []})
+
+
+def test_expected_numbers_are_missed_for_ever(tmp_path: Path):
+    require_prometheus()
+    options = ("--slaves", "1", "--brokers", "3", "--remember", "1d")
+    check_what_is_lost(tmp_path, options, {1: ["alone"], 25: ["lost", "alone", "gone"], 200: ["lost", "alone"]})
 
 
 def test_each_query_of_the_board_has_samples(cluster: WatchedCluster):

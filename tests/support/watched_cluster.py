@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from docs._ext.board_picture import PANELS
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.client import Message, Producer, PushConsumer
+from tests.support.grpc_calls import send_once
 from tests.support.metrics_script import GROUP, TOPIC, MetricsScript
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers, make_topic
 from tests.support.ports import LOOPBACK, free_ports
@@ -26,6 +27,7 @@ from tests.support.prometheus import Prometheus
 from tests.support.raw_client import RawClient
 
 DISK_SIZE = 96 << 20
+OK = 20_000
 PULL_MESSAGE, CONSUMER_SEND_MSG_BACK = 11, 36
 # Rules as an operator gets them, with thresholds that a test reaches.
 QUICK = ("--for", "0s", "--lagMessages", "3", "--lagSeconds", "1", "--diskRatio", "0.01")
@@ -52,7 +54,9 @@ class WatchedCluster:
         ]
         self.namesrv = self.servers.namesrv(**exporter[0])
         address = self.namesrv.address
-        self.master = self.servers.broker(address, None, **exporter[1], flushDiskType="SYNC_FLUSH")
+        self._grpc = free_ports()
+        grpc = {"grpcServerEnable": "true", "grpcServerPort": self._grpc}
+        self.master = self.servers.broker(address, None, **exporter[1], **grpc, flushDiskType="SYNC_FLUSH")
         self.slave = self.servers.broker(address, None, **exporter[2], brokerRole="SLAVE", brokerId=1)
         self.small = self._small_broker(address, exporter[3])
         self.script = MetricsScript(self.master.address)
@@ -72,8 +76,9 @@ class WatchedCluster:
         return broker
 
     def make_traffic(self) -> None:
-        """Send and consume, refuse a pull, and make a dead letter."""
+        """Send and consume, also by gRPC, refuse a pull, and make a dead letter."""
         self.script.run()
+        assert send_once(f"{LOOPBACK}:{self._grpc}", TOPIC, b"body") == OK
         self._refuse_and_bury(self.script.send(""))
 
     def make_dead_letter(self) -> None:

@@ -48,6 +48,11 @@ def _rate(metric: str, by: str, legend: str) -> Query:
     return Query(f"topk(10, sum by ({by}) (rate({metric}{{%}}[{_RATE}])))", legend)
 
 
+def _rate_of_all(metric: str, by: str, legend: str) -> Query:
+    """Return a query of proxies: those in processes of their own are no nodes that the board lets choose."""
+    return Query(f"topk(10, sum by ({by}) (rate({metric}[{_RATE}])))", legend)
+
+
 def _quantile(quantile: float, metric: str, legend: str, more: str = "") -> Query:
     rates = f"sum by (le, node_id) (rate({metric}_bucket{{%{more}}}[{_RATE}]))"
     return Query(f"histogram_quantile({quantile}, {rates})", legend)
@@ -270,6 +275,35 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             (
                 _max("rocketbroker_timing_messages", "node_id", "timer {{node_id}}"),
                 _max("rocketmq_pop_checkpoint_buffer_size", "node_id", "POP {{node_id}}"),
+            ),
+        ),
+    ),
+    "Proxies and gRPC ports": (
+        Panel(
+            "gRPC calls",
+            "reqps",
+            "By method and code of the reply. Worry when codes other than ok and message_not_found grow.",
+            (_rate_of_all("rocketbroker_grpc_call_seconds_count", "method, code", "{{method}} {{code}}"),),
+        ),
+        Panel(
+            "Time of gRPC calls",
+            "s",
+            "The 99th percentile by method; receives wait for messages.",
+            (
+                Query(
+                    "topk(10, histogram_quantile(0.99, sum by (le, method) "
+                    f"(rate(rocketbroker_grpc_call_seconds_bucket[{_RATE}]))))",
+                    "{{method}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Open gRPC calls, and proxies",
+            "short",
+            "Worry near grpcMaxOpenCalls, or when a proxy is missing.",
+            (
+                Query("sum by (node_id) (rocketbroker_grpc_open_calls)", "open calls {{node_id}}"),
+                Query("sum by (node_id, proxy_mode) (rocketmq_proxy_up)", "{{node_id}} ({{proxy_mode}})"),
             ),
         ),
     ),

@@ -60,12 +60,28 @@ def alerts(
         typer.Option("--diskRatio", min=0.01, max=1.0, metavar="RATIO", help="Used share of the disk to warn at."),
     ] = 0.8,
     slaves: Annotated[
-        int, typer.Option("--slaves", min=0, metavar="NUMBER", help="Slaves that each master must have.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--slaves", min=0, metavar="NUMBER", help="Slaves that each master must have; by default as many as it had."
+        ),
+    ] = None,
     brokers: Annotated[
-        int,
-        typer.Option("--brokers", min=0, metavar="NUMBER", help="Brokers a name server must know, slaves included."),
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--brokers",
+            min=0,
+            metavar="NUMBER",
+            help="Brokers a name server must know, slaves included; by default as many as it knew.",
+        ),
+    ] = None,
+    remember: Annotated[
+        str,
+        typer.Option(
+            "--remember",
+            metavar="DURATION",
+            help="Time for which a lost slave, broker or group is missed, such as 7d.",
+        ),
+    ] = "7d",
     certificate_days: Annotated[
         int, typer.Option("--certificateDays", min=1, metavar="DAYS", help="Days before a certificate expires.")
     ] = 30,
@@ -79,22 +95,45 @@ def alerts(
 ) -> None:
     """Print alert rules of Prometheus for the metrics of brokers and name servers."""
     quoted = job.replace("\\", "\\\\").replace('"', '\\"')
+    remembered = _duration("--remember", remember)
+    if not int(remembered[:-1]):
+        raise typer.BadParameter(f"--remember {remember} remembers nothing; write a time above 0, such as 7d")
     given = {
         "lagMessages": lag_messages,
         "lagSeconds": lag_seconds,
         "replicaSeconds": replica_seconds,
         "diskRatio": disk_ratio,
-        "slaves": slaves,
-        "brokers": brokers,
+        "slavesLost": _lost("rocketbroker_replication_slaves", "cluster, node_id", slaves, remembered),
+        "brokersLost": _lost("rocketbroker_namesrv_brokers", "node_id", brokers, remembered),
+        "remember": remembered,
         "certificateDays": certificate_days,
         "job": quoted,
-        "lasting": _duration(lasting),
+        "lasting": _duration("--for", lasting),
     }
     text = files("rocketbroker.app.mqadmin").joinpath("data", "alerts.yml").read_text("utf-8")
     say(_Rules(text).substitute({name: str(value) for name, value in given.items()}).rstrip("\n"))
 
 
-def _duration(text: str) -> str:
-    if not text[:-1].isdigit() or text[-1:] not in {"s", "m", "h"}:
-        raise typer.BadParameter(f"--for {text!r} is no duration; write a number and s, m or h, such as 5m")
+def _lost(metric: str, by: str, expected: int | None, remember: str) -> str:
+    """Return the expression of a number that is below what is expected, or below what it was.
+
+    Of the time that is remembered, each 30 minutes count; of the last hour, all.
+
+    Args:
+        metric: the number.
+        by: labels to compare by. ``instance`` is none of them: a server may come back at another address.
+        expected: least number, ``None`` for the most in the time that is remembered.
+        remember: that time.
+    """
+    now = f"max by ({by}) ({metric})"
+    if expected is not None:
+        return f"{now} < {expected}"
+    # A window of days with all samples would cost Prometheus too much.
+    windows = (f"{metric}[1h]", f"{metric}[{remember}:30m]")
+    return " or ".join(f"max by ({by}) (max_over_time({window})) > {now}" for window in windows)
+
+
+def _duration(option: str, text: str) -> str:
+    if not text[:-1].isdigit() or text[-1:] not in set("smhdw"):
+        raise typer.BadParameter(f"{option} {text!r} is no duration; write a number and s, m, h, d or w, such as 5m")
     return text

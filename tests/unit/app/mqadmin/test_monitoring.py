@@ -46,8 +46,8 @@ def test_options_set_the_thresholds():
     ).stdout
 
     for each in (
-        "replication_slaves < 2\n",
-        "namesrv_brokers < 4\n",
+        "(rocketbroker_replication_slaves) < 2\n",
+        "(rocketbroker_namesrv_brokers) < 4\n",
         "- time() < 14 * 86400\n",
         "> 7\n",
         "/ 1000 > 8\n",
@@ -72,7 +72,7 @@ def test_rules_hold_while_a_fault_lasts():
     found = expressions()
 
     assert 'condition!="disk"' in found["RocketMQNotReady"]
-    assert found["RocketMQSlaveLost"].startswith("rocketbroker_replication_slaves < 0 or ")
+    assert "rocketbroker_replication_slaves[7d:30m]" in found["RocketMQSlaveLost"]
     assert "and on (instance) (up == 1)" in found["RocketMQGroupGone"]
 
 
@@ -98,7 +98,8 @@ def test_the_manual_explains_each_metric(command: str):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["alerts", "--for", "soon"], "--for 'soon' is no duration; write a number and s, m or h, such as 5m"),
+        (["alerts", "--for", "soon"], "--for 'soon' is no duration; write a number and s, m, h, d or w, such as 5m"),
+        (["alerts", "--remember", "0d"], "--remember 0d remembers nothing"),
         (["alerts", "--for", "m"], "is no duration"),
         (["alerts", "--diskRatio", "80"], "'--diskRatio': Input should be less than or equal to 1"),
         (["alerts", "--lagMessages", "0"], "'--lagMessages': Input should be greater than or equal to 1"),
