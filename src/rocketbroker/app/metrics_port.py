@@ -22,7 +22,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.broker_metrics import BrokerMetricsManager, BrokerTables, OwnMetrics
-from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator
+from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, Subscriptions
 from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import BrokerHealth
 from rocketbroker.metrics.loop_watch import BOUNDS_S, LoopWatch
@@ -97,7 +97,7 @@ class BrokerMetricsPort(MetricsService):
             fast_failure,
         )
         lag = ConsumerLagCalculator(
-            broker.consumers,
+            Subscriptions(config, broker.subscription_groups, broker.consumers),
             broker.consumer_offsets,
             check_points.queues,
             broker.topic_configs,

@@ -195,6 +195,7 @@ class BrokerMetricsManager:
 
     def _out(self, *, is_bytes: bool) -> Samples:
         """Yield what groups got: a series of pulls, and one with ``is_retry`` of pops; then the broker's own reads."""
+        retried: Counter[tuple[str, str, str]] = Counter()
         for key, item in list(self._tables.stats.gets.items()):
             topic, _, group = key.partition("@")
             labels = {
@@ -202,14 +203,19 @@ class BrokerMetricsManager:
                 "consumer_group": group,
                 "is_system": str(is_system_group(group) or is_system_topic(topic)).lower(),
             }
-            if item.popped:
-                is_retry = str(labels["topic"] != topic).lower()
-                yield {**labels, "is_retry": is_retry}, item.popped_size if is_bytes else item.popped
+            popped = item.popped_size if is_bytes else item.popped
+            if popped and labels["topic"] != topic:
+                # A topic has a retry topic for each version of POP.
+                retried[labels["topic"], group, labels["is_system"]] += popped
+            elif popped:
+                yield {**labels, "is_retry": "false"}, popped
             pulled = item.nums - item.popped
             if not pulled or topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)):
                 yield None
                 continue
             yield labels, item.size - item.popped_size if is_bytes else pulled
+        for (topic, group, is_system), number in retried.items():
+            yield {"topic": topic, "consumer_group": group, "is_system": is_system, "is_retry": "true"}, number
         for (topic, group), reads in list(self._tables.meters.own_reads.items()):
             labels = {"topic": topic, "consumer_group": group, "is_system": "true"}
             yield labels, reads.size if is_bytes else reads.nums

@@ -1,4 +1,4 @@
-"""Lag of the groups that are online (org.apache.rocketmq.broker.metrics.ConsumerLagCalculator)."""
+"""Lag of groups (org.apache.rocketmq.broker.metrics.ConsumerLagCalculator)."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,12 @@ from typing import Final
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pop.pop_queues import PopQueues
+from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.codec.message.pop_info import pop_retry_topics
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config import BrokerConfig
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
 from rocketbroker.store.read.message_queries import MessageQueries
 
@@ -21,7 +23,7 @@ _AT_A_TIME: Final = 500
 
 @dataclass(slots=True)
 class GroupLag:
-    """Lag of a group in a topic.
+    """Lag of a group in a topic, all its messages counted: those that a filter leaves out too.
 
     Attributes:
         is_retry: true for the group's retry topic of POP; ``topic`` is then the topic of its messages.
@@ -44,12 +46,36 @@ class GroupLag:
     queueing_ms: int = 0
 
 
+class Subscriptions:
+    """The groups that have a lag, and their topics.
+
+    Those are the groups that are online: groups that broadcast keep their offsets elsewhere, and are left out. With
+    ``useStaticSubscription`` they are the groups whose settings name their topics, online or not.
+    """
+
+    def __init__(self, config: BrokerConfig, groups: SubscriptionGroupManager, consumers: ConsumerManager) -> None:
+        self._config = config
+        self._groups = groups
+        self._consumers = consumers
+
+    def topics(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield groups and their topics."""
+        if self._config.use_static_subscription:
+            for group, config in list(self._groups.groups.items()):
+                if config.subscription_data_set:
+                    yield group, sorted({each.topic for each in config.subscription_data_set})
+            return
+        for group, info in list(self._consumers.groups.items()):
+            if not info.is_broadcasting:
+                yield group, list(info.subscription_table)
+
+
 class ConsumerLagCalculator:
-    """Looks at the offsets of all online groups. Groups that broadcast keep theirs elsewhere, and are left out."""
+    """Looks at the offsets of groups."""
 
     def __init__(
         self,
-        consumers: ConsumerManager,
+        subscriptions: Subscriptions,
         offsets: ConsumerOffsetManager,
         pops: PopQueues,
         topics: TopicConfigManager,
@@ -57,7 +83,7 @@ class ConsumerLagCalculator:
         queries: MessageQueries,
         clock: Clock,
     ) -> None:
-        self._consumers = consumers
+        self._subscriptions = subscriptions
         self._offsets = offsets
         self._pops = pops
         self._topics = topics
@@ -72,10 +98,8 @@ class ConsumerLagCalculator:
         oldest: list[tuple[str, int, int]] = []
         ages: list[tuple[GroupLag, bool]] = []
         looked_at = 0
-        for group, topic, stored_in in self._subscriptions():
-            config = self._topics.select(stored_in)
-            lag = GroupLag(group, topic, topic != stored_in)
-            for queue_id in range(config.write_queue_nums if config else 0):
+        for lag, stored_in, queue_nums in self._lags():
+            for queue_id in range(queue_nums):
                 for offset, is_queueing in self._add_queue(lag, stored_in, queue_id):
                     oldest.append((stored_in, queue_id, offset))
                     ages.append((lag, is_queueing))
@@ -85,23 +109,28 @@ class ConsumerLagCalculator:
             looked_at += 1
             if not looked_at % _AT_A_TIME:
                 await asyncio.sleep(0)
-            if config is not None:
+            if queue_nums and (not found or found[-1] is not lag):
                 found.append(lag)
         await self._add_ages(oldest, ages)
         return found
 
-    def _subscriptions(self) -> Iterator[tuple[str, str, str]]:
-        """Yield group, topic and the topic that stores the messages, which is a retry topic for some of POP."""
-        for group, info in list(self._consumers.groups.items()):
-            if info.is_broadcasting:
-                continue
-            for topic in list(info.subscription_table):
+    def _lags(self) -> Iterator[tuple[GroupLag, str, int]]:
+        """Yield each lag with a topic that stores its messages, and the queues of that.
+
+        The retry topics of both versions of POP are one lag.
+        """
+        for group, topics in self._subscriptions.topics():
+            for topic in topics:
                 if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
                     continue
-                yield group, topic, topic
+                yield GroupLag(group, topic, False), topic, self._queue_nums(topic)
+                retried = GroupLag(group, topic, True)
                 for retry in pop_retry_topics(topic, group):
-                    if self._topics.select(retry) is not None:
-                        yield group, topic, retry
+                    yield retried, retry, self._queue_nums(retry)
+
+    def _queue_nums(self, topic: str) -> int:
+        config = self._topics.select(topic)
+        return config.write_queue_nums if config is not None else 0
 
     def _add_queue(self, lag: GroupLag, topic: str, queue_id: int) -> Iterator[tuple[int, bool]]:
         """Add a queue; yield the offsets of the oldest messages not consumed and, with true, not pulled."""
@@ -120,7 +149,7 @@ class ConsumerLagCalculator:
         lag.messages += messages
         lag.inflight += inflight
         lag.ready += ready
-        lag.queues[queue_id] = messages
+        lag.queues[queue_id] = lag.queues.get(queue_id, 0) + messages
         begin = self._queues.min_offset_in_queue(topic, queue_id)
         if committed < end:
             yield max(committed, begin), False

@@ -57,8 +57,9 @@ def test_a_first_pop_begins_a_series_and_leaves_that_of_pulls_as_it_is():
 def test_retried_messages_count_for_their_topic_where_they_are_popped():
     got = Got()
     got.stats.group_get("%RETRY%G_T", "G").add_popped(3, 30)
+    got.stats.group_get("%RETRY%G+T", "G").add_popped(2, 20)
     got.stats.group_get("%RETRY%G", "G").add(4, 40)
-    assert got.samples() == [("T", "G", "true", 3)]
+    assert got.samples() == [("T", "G", "true", 5)]
 
 
 def test_what_a_service_of_the_broker_reads_counts_for_its_group():

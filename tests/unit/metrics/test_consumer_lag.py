@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
-from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, GroupLag
+from rocketbroker.codec.remoting.bodies.topic_config import SimpleSubscriptionData, SubscriptionGroupConfig, TopicConfig
+from rocketbroker.metrics.consumer_lag import ConsumerLagCalculator, GroupLag, Subscriptions
 from tests.support.fakes import FakeClock
 
 
@@ -16,6 +16,8 @@ class Broker:
         self.begin_ms = self.clock.time_ms()
         self.topics = {"T": TopicConfig("T", queues, queues)}
         self.groups = {"G": SimpleNamespace(is_broadcasting=False, subscription_table={"T": None, "%RETRY%G": None})}
+        self.settings = SimpleNamespace(use_static_subscription=False)
+        self.stored_groups: dict[str, SubscriptionGroupConfig] = {}
         self.ends: dict[tuple[str, int], int] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.pulled: dict[tuple[str, int], int] = {}
@@ -38,8 +40,13 @@ class Broker:
         return [self.begin_ms + 1000 * offset for _, _, offset in places]
 
     async def look(self) -> list[GroupLag]:
-        parts: list[Any] = [
+        tables: list[Any] = [
+            self.settings,
+            SimpleNamespace(groups=self.stored_groups),
             SimpleNamespace(groups=self.groups),
+        ]
+        parts: list[Any] = [
+            Subscriptions(*tables),
             SimpleNamespace(query=self._query, query_pull=self._query_pull),
             SimpleNamespace(find=self._find),
             SimpleNamespace(select=self.topics.get),
@@ -124,3 +131,24 @@ async def test_an_offset_beyond_the_end_is_no_negative_lag():
     (lag,) = await broker.look()
 
     assert (lag.messages, lag.inflight, lag.ready) == (0, 0, 0)
+
+
+async def test_both_retry_topics_of_pop_are_one_lag():
+    broker = Broker()
+    for version, retry in enumerate(("%RETRY%G_T", "%RETRY%G+T"), 1):
+        broker.topics[retry] = TopicConfig(retry, 1, 1)
+        broker.ends[retry, 0] = version
+    _, lag = await broker.look()
+
+    assert (lag.topic, lag.is_retry, lag.messages, lag.queues) == ("T", True, 3, {0: 3})
+
+
+async def test_groups_whose_settings_name_their_topics_have_a_lag_without_clients():
+    broker = Broker()
+    broker.settings.use_static_subscription = True
+    broker.ends = {("T", 0): 10}
+    named = SubscriptionGroupConfig("Offline", subscription_data_set=[SimpleSubscriptionData("T", "TAG", "*", 0)])
+    broker.stored_groups = {"Offline": named, "G": SubscriptionGroupConfig("G")}
+    (lag,) = await broker.look()
+
+    assert (lag.group, lag.topic, lag.messages) == ("Offline", "T", 10)

@@ -247,6 +247,12 @@ class MetricsSettings(MetricsPortSettings):
     enable_request_metrics: Flag = setting(True, "Publish messages in and out, and times of changes to topics.", HOT)
     enable_connection_metrics: Flag = setting(True, "Publish connections of producers and consumers.", HOT)
     enable_lag_and_dlq_metrics: Flag = setting(True, "Publish lag of consumers and dead letters.", HOT)
+    use_static_subscription: Flag = setting(
+        False,
+        "Publish the lag of groups whose settings name their topics (subscriptionDataSet), online or not, instead of "
+        "groups that are online.",
+        HOT,
+    )
     enable_transaction_metrics: Flag = setting(True, "Publish transactions.", HOT)
     enable_remoting_metrics: Flag = setting(True, "Publish times of requests.", HOT)
     enable_message_store_metrics: Flag = setting(True, "Publish the store and the timer.", HOT)

@@ -302,7 +302,7 @@ REASONS: Final = (
         """
         accountStatsEnable accountStatsPrintZeroValues commercialBaseCount commercialSizePerMsg commercialBigCount
         commercialEnable commercialTimerCount commercialTransCount maxStatsIdleTimeInMinutes enableDetailStat
-        autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded estimateAccumulation useStaticSubscription
+        autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded estimateAccumulation
         sampleCountThreshold sampleSteps maxConsumeQueueScan transactionMetricFlushInterval printChannelGroups
         printChannelGroupsMinNum
         metricCollectorMode metricCollectorAddress
