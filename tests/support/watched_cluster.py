@@ -55,7 +55,7 @@ class WatchedCluster:
         self.namesrv = self.servers.namesrv(**exporter[0])
         address = self.namesrv.address
         self._grpc = free_ports()
-        grpc = {"grpcServerEnable": "true", "grpcServerPort": self._grpc}
+        grpc: dict[str, Any] = {"grpcServerEnable": "true", "grpcServerPort": self._grpc}
         self.master = self.servers.broker(address, None, **exporter[1], **grpc, flushDiskType="SYNC_FLUSH")
         self.slave = self.servers.broker(address, None, **exporter[2], brokerRole="SLAVE", brokerId=1)
         self.small = self._small_broker(address, exporter[3])

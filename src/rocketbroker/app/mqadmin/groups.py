@@ -90,6 +90,8 @@ async def consumer_progress(
 ) -> Report:
     """Show the progress and lag of consumer groups."""
     if group_name is None:
+        if topic_name is not None or show_client_ip.is_true:
+            raise typer.BadParameter("-t and -s need -g (the group); without it, one row is printed for each group")
         return await _progress_of_all(admin)
     return await progress_of_group(admin, group_name, topic_name, cluster, show_client_ip.is_true)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from importlib.resources import files
 from string import Template
@@ -94,7 +95,7 @@ def alerts(
     ] = "5m",
 ) -> None:
     """Print alert rules of Prometheus for the metrics of brokers and name servers."""
-    quoted = job.replace("\\", "\\\\").replace('"', '\\"')
+    quoted = _regex(job).replace("\\", "\\\\").replace('"', '\\"')
     remembered = _duration("--remember", remember)
     if not int(remembered[:-1]):
         raise typer.BadParameter(f"--remember {remember} remembers nothing; write a time above 0, such as 7d")
@@ -131,6 +132,17 @@ def _lost(metric: str, by: str, expected: int | None, remember: str) -> str:
     # A window of days with all samples would cost Prometheus too much.
     windows = (f"{metric}[1h]", f"{metric}[{remember}:30m]")
     return " or ".join(f"max by ({by}) (max_over_time({window})) > {now}" for window in windows)
+
+
+def _regex(job: str) -> str:
+    """Return a regular expression that stands on one line of the rules."""
+    if not job.isprintable():
+        raise typer.BadParameter(f"--job {job!r} has a line end or another control character; write a dot for it")
+    try:
+        re.compile(job)
+    except re.error as error:
+        raise typer.BadParameter(f"--job {job!r} is no regular expression: {error}; escape it, such as a\\(b") from None
+    return job
 
 
 def _duration(option: str, text: str) -> str:

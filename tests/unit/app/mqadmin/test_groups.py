@@ -1,10 +1,13 @@
 """Rows of a group's progress, and of what it has popped."""
 
 import random
+from typing import Any
 
 import msgspec
+import pytest
+import typer
 
-from rocketbroker.app.mqadmin.command import Report
+from rocketbroker.app.mqadmin.command import Report, TrueFalse
 from rocketbroker.app.mqadmin.groups import consumer_progress, pop_status, progress_of_group
 from rocketbroker.client import AdminClient
 from rocketbroker.client.core.errors import ConsumerNotOnlineError
@@ -67,6 +70,12 @@ def cells(report: Report) -> list[tuple[object, ...]]:
     rows = [msgspec.to_builtins(row) for row in report.data["queues"]]
     names = "topic", "queueId", "waiting", "inFlight", "nextReturn"
     return [tuple(row[name] for name in names) for row in rows]
+
+
+@pytest.mark.parametrize("options", [{"topic_name": "T"}, {"show_client_ip": TrueFalse.true}])
+async def test_options_of_one_group_need_a_group(options: dict[str, Any]):
+    with pytest.raises(typer.BadParameter, match="need -g"):
+        await consumer_progress(Admin(ConsumeStats()), **options)
 
 
 async def test_what_a_group_has_popped_by_queue():

@@ -84,7 +84,8 @@ def test_dead_letters_count_by_series_and_after_a_restart():
 
 
 def test_a_job_is_quoted():
-    assert r'up{job=~"a\"b\\w"} == 0' in mqadmin("alerts", "--job", 'a"b\\w').stdout
+    rules = yaml.safe_load(mqadmin("alerts", "--job", 'a"b\\w: # c').stdout)["groups"][0]["rules"]
+    assert rules[0]["expr"] == r'up{job=~"a\"b\\w: # c"} == 0'
 
 
 @pytest.mark.parametrize("command", ["grafana", "alerts"])
@@ -99,6 +100,8 @@ def test_the_manual_explains_each_metric(command: str):
     ("arguments", "reason"),
     [
         (["alerts", "--for", "soon"], "--for 'soon' is no duration; write a number and s, m, h, d or w, such as 5m"),
+        (["alerts", "--job", "a\nb"], "--job 'a\\nb' has a line end"),
+        (["alerts", "--job", "a("], "--job 'a(' is no regular expression"),
         (["alerts", "--remember", "0d"], "--remember 0d remembers nothing"),
         (["alerts", "--for", "m"], "is no duration"),
         (["alerts", "--diskRatio", "80"], "'--diskRatio': Input should be less than or equal to 1"),
