@@ -60,7 +60,7 @@ class StatsItem:
         times: requests that put or got messages.
         size: bytes.
         misses: requests that got none, or whose messages the store rejected.
-        popped, popped_size: messages and bytes that pops got; ``nums`` and ``size`` have them too.
+        popped, popped_size: messages and bytes that pops and peeks got; ``nums`` and ``size`` have them too.
     """
 
     __slots__ = ("_windows", "misses", "nums", "popped", "popped_size", "size", "times")
@@ -84,7 +84,7 @@ class StatsItem:
         self.size += size
 
     def add_popped(self, nums: int, size: int) -> None:
-        """Count a pop that got messages."""
+        """Count a pop or a peek that got messages."""
         self.add(nums, size)
         self.popped += nums
         self.popped_size += size

@@ -533,6 +533,8 @@ class PopMessageProcessor:
         self, command: RemotingCommand[PeekMessageRequestHeader], topic: TopicConfig
     ) -> Command | list[Buffer]:
         header = command.header
+        is_known = self._checks.groups.contains(header.consumer_group)
+        stats = self._stats.group_get(header.topic, header.consumer_group) if is_known else self._stats.passing_gets
         queue_ids = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         buffers: list[ReadableBuffer] = []
         count = rest = 0
@@ -549,6 +551,8 @@ class PopMessageProcessor:
                         result = await result
                 except StoreError as error:
                     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                if result.message_count:
+                    stats.add_popped(result.message_count, result.total_size)
                 buffers += result.buffers
                 count += result.message_count
         # As RocketMQ counts them: those that this answer holds are among the rest.

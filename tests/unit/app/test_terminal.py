@@ -32,6 +32,7 @@ def controls(text: str) -> set[str]:
 def test_a_text_is_escaped_and_others_stay():
     assert escaped(BAD) == SHOWN
     assert escaped("two\nlines") == r"two\nlines"
+    assert escaped("two\n\t\x1blines\n", "\n\t") == "two\n\t\\x1blines\n"
     assert escaped("plain, \u00e4 \u4e2d \U0001f600") == "plain, \u00e4 \u4e2d \U0001f600"
 
 

@@ -775,9 +775,13 @@ async def test_a_peek_hides_nothing(broker: PopBroker) -> None:
     assert len(decode_messages(b"".join([found.body]))) == 2
     assert fields_of(found).rest_num == 3  # as RocketMQ counts: those in the answer are among the rest
     assert broker.check_points.count == 0
+    assert broker.stats.passing_gets.popped == 2, "nobody made the group yet"
     assert len(await broker.pop()) == 3
     found = await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 2, "G"))
     assert (found.code, found.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
+    broker.send()
+    await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 2, "G"))
+    assert broker.stats.group_get(TOPIC, "G").popped == 4
     with pytest.raises(BrokerResponseError, match="it is 99; ask for 1 to 32"):
         await broker.call(broker.pops.peek_message, PeekMessageRequestHeader(TOPIC, 0, 99, "G"))
 

@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.broker.client.client_channel_info import ClientChannelInfo
 from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.message_meters import MessageMeters
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
 from rocketbroker.broker.transaction.transactional_message_check_service import TransactionalMessageCheckListener
 from rocketbroker.broker.transaction.transactional_message_util import checked_copy
@@ -99,9 +100,12 @@ def test_nobody_is_asked_if_nobody_is_connected(listener, connection):
 
 
 async def test_a_transaction_is_asked_for_when_it_is_old_enough(transactions: Transactions):
+    transactions.stats.meters = meters = MessageMeters()
     producer = transactions.producer("one")
     half = transactions.send()
     await transactions.check(6.0)
+    reads = meters.own_reads["RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS"]
+    assert (reads.nums, reads.size) == (1, half.store_size)
     assert transactions.asked(producer) == []
     await transactions.check(0.001)
     (copy,) = transactions.asked(producer)
