@@ -118,13 +118,13 @@ def alerts(
 def _lost(metric: str, by: str, expected: int | None, remember: str) -> str:
     """Return the expression of a number that is below what is expected, or below what it was.
 
-    Of the time that is remembered, each 30 minutes count; of the last hour, all.
+    The window has a sample for each 30 minutes, and all samples of the last hour.
 
     Args:
         metric: the number.
         by: labels to compare by. ``instance`` is none of them: a server may come back at another address.
-        expected: least number, ``None`` for the most in the time that is remembered.
-        remember: that time.
+        expected: least number, ``None`` for the most in the window.
+        remember: length of the window.
     """
     now = f"max by ({by}) ({metric})"
     if expected is not None:
