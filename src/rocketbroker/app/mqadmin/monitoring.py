@@ -118,11 +118,11 @@ def alerts(
 def _lost(metric: str, by: str, expected: int | None, remember: str) -> str:
     """Return the expression of a number that is below what is expected, or below what it was.
 
-    The window has a sample for each 30 minutes, and all samples of the last hour.
+    The window has a sample every half hour, and all samples of the last hour.
 
     Args:
         metric: the number.
-        by: labels to compare by. ``instance`` is none of them: a server may come back at another address.
+        by: labels to compare by; not ``instance``, since a server may come back at another address.
         expected: least number, ``None`` for the most in the window.
         remember: length of the window.
     """
