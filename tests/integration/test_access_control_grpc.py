@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -81,6 +82,27 @@ def test_settings_of_a_client_need_the_rights_on_their_names(served):
     assert first_reply(T, METADATA).status.code == pb.UNAUTHORIZED
     assert first_reply(OTHER, signed(JOE)).status.code == pb.FORBIDDEN
     assert first_reply(T, signed(JOE)).HasField("settings")
+
+
+def test_a_receive_that_waits_ends_with_the_right(served):
+    cluster, channel = served
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC}", "Sub"), ("Group:CG_Grpc", "Sub"))
+    receive = pb.ReceiveMessageRequest(
+        group=G,
+        message_queue=pb.MessageQueue(topic=T),
+        batch_size=1,
+        filter_expression=pb.FilterExpression(type=pb.TAG, expression="nothing"),
+    )
+    receive.invisible_duration.FromSeconds(30)
+    receive.long_polling_timeout.FromSeconds(20)
+    began, replies = time.monotonic(), method(channel, "ReceiveMessage")(receive, signed(JOE))
+    held = {"consumerGroup": "CG_Grpc", "topic": TOPIC, "queueId": "-1"}
+    while cluster.root.ask(Code.POLLING_INFO, held).fields.get("pollingNum") != "1":
+        assert time.monotonic() - began < 15
+    cluster.clear()
+    assert next(iter(replies)).status.code == pb.FORBIDDEN
+    assert time.monotonic() - began < 18
 
 
 def test_the_users_of_remoting_are_those_of_the_port(served):

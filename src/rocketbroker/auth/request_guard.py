@@ -242,8 +242,13 @@ class RequestGuard:
                 raise
         return user
 
-    def check_call(self, metadata: Mapping[str, str], rights: Callable[[], Iterable[Right]], address: str) -> None:
-        """Check who signed a call of the gRPC port, and if that user may send it.
+    @property
+    def version(self) -> int:
+        """Number of the policies in force; it grows with each change."""
+        return self._store.rules.version
+
+    def check_call(self, metadata: Mapping[str, str], rights: Callable[[], Iterable[Right]], address: str) -> User:
+        """Check who signed a call of the gRPC port, and if that user may send it; return the user.
 
         Args:
             metadata: of the call, with names in small letters.
@@ -261,6 +266,7 @@ class RequestGuard:
             except AuthorizationError:
                 self.denied += 1
                 raise
+        return user
 
     def failed(self, error: AuthenticationError, what: str, address: str) -> float:
         """Count and log credentials that failed; return the seconds to wait before the answer.

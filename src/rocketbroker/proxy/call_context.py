@@ -1,7 +1,7 @@
 """Metadata of a call, such as client and deadline, and refusals that are answered in its body."""
 
 import logging
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,6 +60,8 @@ class CallContext:
         namespace: prefix of topics and groups, mostly empty.
         peer: ``ip:port`` of the client.
         deadline: time of the event loop at which the client stops waiting, or None.
+        user: who signed the call; empty without access control.
+        grant: raises BrokerResponseError once the user may not make the call any more; None without access control.
     """
 
     client_id: str
@@ -68,6 +70,8 @@ class CallContext:
     namespace: str
     peer: str
     deadline: float | None
+    user: str = ""
+    grant: Callable[[], None] | None = None
 
 
 def call_context(metadata: Mapping[str, str | bytes], peer: str, deadline: float | None) -> CallContext:

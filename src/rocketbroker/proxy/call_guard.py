@@ -15,6 +15,8 @@ from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
 from rocketbroker.auth.policies import Action, Resource
 from rocketbroker.auth.request_guard import RequestGuard, host_of
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.proxy.call_context import StatusError
 from rocketbroker.proxy.messaging_pb2 import Code
 
@@ -94,6 +96,39 @@ def rights_of(request: Message) -> list[Right]:
     return list(_ROWS[request.DESCRIPTOR.name](request))
 
 
+class CallGrant:
+    """Rights by which a call is served, for one that waits: asked again when policies have changed.
+
+    Args:
+        guard: check of calls.
+        metadata: of the call.
+        request: its request.
+        peer: ``ip:port`` of the client.
+    """
+
+    def __init__(self, guard: "CallGuard", metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
+        self._guard = guard
+        self._call = metadata, request, peer
+        self._version = guard.version
+
+    def refusal(self) -> StatusError | None:
+        """Return the reason why the call may not be served any more, ``None`` if it may."""
+        version = self._guard.version
+        refusal = None if version == self._version else self._guard.refusal(*self._call)
+        if refusal is None:
+            self._version = version
+        return refusal
+
+    def __call__(self) -> None:
+        """Check the call again, for a broker that holds a pop of it.
+
+        Raises:
+            BrokerResponseError: NO_PERMISSION.
+        """
+        if (refusal := self.refusal()) is not None:
+            raise BrokerResponseError(ResponseCode.NO_PERMISSION, refusal.message)
+
+
 class CallGuard:
     """Checks calls by the users and policies of a server.
 
@@ -107,8 +142,15 @@ class CallGuard:
         self._problem = problem
         self.on_change = guard.on_change
 
-    async def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
-        """Check who signed a call, and if that user may send it; a failure of the signature is answered late.
+    @property
+    def version(self) -> int:
+        """Number of the policies in force; it grows with each change."""
+        return self._guard.version
+
+    async def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> str:
+        """Check who signed a call, and if that user may send it; return the name of the user.
+
+        A failure of the signature is answered late.
 
         Args:
             metadata: of the call.
@@ -120,7 +162,7 @@ class CallGuard:
                 while no users are known.
         """
         try:
-            self._check(metadata, request, peer)
+            return self._check(metadata, request, peer)
         except AuthenticationError as error:
             refusal = StatusError(Code.UNAUTHORIZED, str(error))
             delay_s = self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", host_of(peer))
@@ -141,12 +183,14 @@ class CallGuard:
             return StatusError(Code.UNAUTHORIZED, str(error))
         except AuthorizationError as error:
             return StatusError(Code.FORBIDDEN, str(error))
+        except StatusError as error:
+            return error
         return None
 
-    def _check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> None:
+    def _check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> str:
         if problem := self._problem():
             raise StatusError(
                 Code.INTERNAL_SERVER_ERROR, f"access control: users and policies are not known yet: {problem}"
             )
         texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
-        self._guard.check_call(texts, lambda: rights_of(request), host_of(peer))
+        return self._guard.check_call(texts, lambda: rights_of(request), host_of(peer)).name

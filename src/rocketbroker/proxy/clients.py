@@ -1,5 +1,8 @@
 """Clients of the front: settings, heartbeats, and commands by telemetry (ClientActivity, GrpcClientChannel).
 
+Clients are known by their user and their id: an id is the client's choice, and with access control nobody takes over or
+ends the client of another user by it.
+
 A client that was never heard of is served all the same: after a restart some SDKs send and receive for minutes before
 they send their settings again. It is kept without settings, and its heartbeats are refused until it sends them.
 """
@@ -98,6 +101,7 @@ class ProxyClient:
 
     Attributes:
         client_id: id of the client.
+        key: by which it is known.
         remote_address: address of its latest call.
         settings: as the client sent them; None before that.
         stream: its open telemetry stream.
@@ -107,6 +111,7 @@ class ProxyClient:
 
     def __init__(self, context: CallContext, transactions: OpenTransactions) -> None:
         self.client_id = context.client_id
+        self.key = _key_of(context)
         self.remote_address = context.peer
         self.settings: Settings | None = None
         self.stream: TelemetryStream | None = None
@@ -214,8 +219,12 @@ def _with_stack_trace(info: ConsumerRunningInfo, answer: TelemetryCommand) -> Co
     return response(code, f"the client printed no stack trace: {answer.status.message}")
 
 
+def _key_of(context: CallContext) -> tuple[str, str]:
+    return context.user, context.client_id
+
+
 class Clients:
-    """Clients by id; settings and commands of each.
+    """Clients by user and id; settings and commands of each.
 
     Args:
         brokers: the brokers that clients are registered with.
@@ -235,7 +244,7 @@ class Clients:
         self._config = config
         self._transactions = transactions
         self._on_leave = on_leave
-        self._clients: dict[str, ProxyClient] = {}
+        self._clients: dict[tuple[str, str], ProxyClient] = {}
         self._events = EventLog(log)
 
     def of(self, context: CallContext) -> ProxyClient:
@@ -244,18 +253,18 @@ class Clients:
         Raises:
             StatusError: TOO_MANY_REQUESTS, as there are too many clients.
         """
-        client = self._clients.get(context.client_id)
+        client = self._clients.get(_key_of(context))
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 remark = f"this server has {_MOST_CLIENTS:,} clients already; connect to another one"
                 raise StatusError(Code.TOO_MANY_REQUESTS, remark)
-            client = self._clients[context.client_id] = ProxyClient(context, self._transactions)
+            client = self._clients[_key_of(context)] = ProxyClient(context, self._transactions)
         client.called(context)
         return client
 
     def client_for_return(self, context: CallContext) -> ProxyClient:
         """Return the client of a call whose messages return to their group, known or not; it is not kept."""
-        client = self._clients.get(context.client_id)
+        client = self._clients.get(_key_of(context))
         if client is None:
             client = ProxyClient(context, self._transactions)
             client.is_gone = True
@@ -275,7 +284,7 @@ class Clients:
     def _forget(self, client: ProxyClient, reason: str) -> None:
         if client.settings is not None:
             self._events.add("client %s at %s has left: %s", shown(client.client_id), client.remote_address, reason)
-        del self._clients[client.client_id]
+        del self._clients[client.key]
         client.is_gone = True
         client.disconnected()
         self._on_leave(client)
@@ -334,12 +343,12 @@ class Clients:
 
     def telemetry_closed(self, context: CallContext, stream: TelemetryStream) -> None:
         """Forget the stream of a client, which may have opened another one since."""
-        client = self._clients.get(context.client_id)
+        client = self._clients.get(_key_of(context))
         if client is not None and client.stream is stream:
             client.disconnected()
 
     def _known(self, context: CallContext) -> tuple[ProxyClient, Settings]:
-        client = self._clients.get(context.client_id)
+        client = self._clients.get(_key_of(context))
         if client is None or client.settings is None:
             remark = "cannot find client settings for this client; send them by Telemetry first"
             raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, remark)

@@ -252,6 +252,7 @@ class Consuming:
         """Return the answer to a pop; what comes after the call was cancelled is given back."""
         self._check_pops(context)
         command = request(RequestCode.POP_MESSAGE, header)
+        command.grant = context.grant
         answer = self._brokers.invoke(client, header.broker_name or "", command)
         if isinstance(answer, RemotingCommand):
             return answer

@@ -26,7 +26,7 @@ from rocketbroker.common.histogram import Histogram
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.call_context import CallContext, StatusError, call_context, status_of
-from rocketbroker.proxy.call_guard import CallGuard
+from rocketbroker.proxy.call_guard import CallGrant, CallGuard
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
@@ -434,7 +434,8 @@ class GrpcServer:
             try:
                 request, context = method.request.FromString(data), self._context(call)
                 if self._guard is not None:
-                    await self._guard.check(dict(call.invocation_metadata() or ()), request, context.peer)
+                    metadata = dict(call.invocation_metadata() or ())
+                    context.user = await self._guard.check(metadata, request, context.peer)
                 reply: Any = method.handler(request, context)
                 if not isinstance(reply, Message):
                     reply = await reply
@@ -459,6 +460,7 @@ class GrpcServer:
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> None:
             replies: Sequence[Any]
             request: Any = None
+            grant: CallGrant | None = None
             data = await self._read_request(name, call)
             began = asyncio.get_running_loop().time()
             try:
@@ -466,9 +468,15 @@ class GrpcServer:
                 self._check_unsent()
                 request = method.request.FromString(data)
                 if self._guard is not None:
-                    await self._guard.check(dict(call.invocation_metadata() or ()), request, context.peer)
+                    metadata = dict(call.invocation_metadata() or ())
+                    context.user = await self._guard.check(metadata, request, context.peer)
+                    grant = context.grant = CallGrant(self._guard, metadata, request, context.peer)
                 reply: Any = method.handler(request, context)
                 replies = reply if isinstance(reply, list) else await reply
+                if grant is not None and (refusal := grant.refusal()) is not None:
+                    # The user lost the right while the call waited: others of the group get what it popped.
+                    self._service.not_taken(request, replies, context)
+                    raise refusal  # noqa: TRY301 - as any other refusal
             except DecodeError as error:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
@@ -561,7 +569,7 @@ class GrpcServer:
         """Check a command; tell the client why its stream ends if it may not send it."""
         assert self._guard is not None
         try:
-            await self._guard.check(dict(call.invocation_metadata() or ()), command, context.peer)
+            context.user = await self._guard.check(dict(call.invocation_metadata() or ()), command, context.peer)
         except StatusError as error:
             status = status_of(error)
             self._refused("Telemetry", call, status)

@@ -1,6 +1,7 @@
 """Settings, heartbeats and telemetry commands of clients."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -341,7 +342,22 @@ async def test_a_client_that_is_unknown_may_return_messages_and_is_not_kept(
 
     assert service._clients.client_for_return(CONTEXT) is known
     assert (stranger.client_id, stranger.is_gone, known.is_gone) == ("client-2", True, False)
-    assert list(service._clients._clients) == ["client-1"]
+    assert list(service._clients._clients) == [("", "client-1")]
+
+
+async def test_another_user_neither_ends_a_client_nor_takes_its_stream(service: MessagingService):
+    joe, ann = (dataclasses.replace(CONTEXT, user=user) for user in ("joe", "ann"))
+    stream, other = Stream(), Stream()
+    await service.telemetry(producer("Orders"), joe, stream)
+    ends = service.notify_client_termination(NotifyClientTerminationRequest(), ann)
+    assert (await refusal(ends)).code == Code.UNRECOGNIZED_CLIENT_TYPE
+    await service.telemetry(producer("Orders"), ann, other)
+    client = service._clients.of(joe)
+    assert (client.stream, client.is_gone) == (stream, False)
+    await service.notify_client_termination(NotifyClientTerminationRequest(), ann)
+    service.telemetry_closed(ann, other)
+    assert service._clients.of(joe) is client
+    assert (client.stream, client.is_gone) == (stream, False)
 
 
 async def test_clients_that_come_in_masses_are_counted(
