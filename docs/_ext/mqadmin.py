@@ -69,6 +69,7 @@ read them; for `tools.yml` a line on stderr warns.
 namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
 accessKey = "admin"
 secretKeyFile = "prod.secret"   # its first line; paths begin at the folder of this file
+bindSignatures = true           # or ROCKETMQ_BIND_SIGNATURES=true: bound to connections, for servers that demand it
 tls = true
 caFile = "ca.pem"               # issuers of the servers' certificates; without it those of the system
 certFile = "admin.pem"          # only for servers that ask for a certificate

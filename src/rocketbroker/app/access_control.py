@@ -16,9 +16,11 @@ from rocketbroker.auth.secret_seal import NONCE_LENGTH, copy_seal, load_seal, sh
 from rocketbroker.auth.table_lock import TableLock
 from rocketbroker.auth.users import User, initial_user, inner_client_user
 from rocketbroker.codec.ha_frames import BrokerIdentity
+from rocketbroker.codec.remoting.bound_signature import binder
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.common.clock import Clock
-from rocketbroker.common.config.auth_settings import AuthSettings, AuthSwitches, parse_codes
+from rocketbroker.common.config.auth_settings import AuthSettings, AuthSwitches, parse_codes, parse_users
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.errors import CodecError, ConfigError, shown
 from rocketbroker.ha.ha_handshake import HAAccess
@@ -86,6 +88,16 @@ def own_signer(config: AuthSwitches) -> RequestSigner | None:
     return None if user is None else RequestSigner(user.name, user.secret)
 
 
+def own_binder(config: AuthSwitches) -> Callable[[str], Callable[[Command], None]] | None:
+    """Return what binds a server's own signatures to their connections, ``None`` if they are not bound.
+
+    Raises:
+        ConfigError: The setting is not valid.
+    """
+    user, bound = inner_user(config), parse_users(config.bound_signature_users)
+    return binder(user.name, user.secret) if user is not None and not bound.isdisjoint((user.name, "*")) else None
+
+
 class AccessControl:
     """Access control of one server, started before it listens; ``of`` makes it.
 
@@ -143,6 +155,7 @@ class AccessControl:
                 parse_codes(config.authorization_whitelist),
                 open_codes,
                 lifts_protected_mode=not as_apache,
+                bound_users=parse_users(config.bound_signature_users),
             ),
         )
 

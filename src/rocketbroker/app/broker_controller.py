@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketbroker.app.access_control import AccessControl, ha_access, own_signer
+from rocketbroker.app.access_control import AccessControl, ha_access, own_binder, own_signer
 from rocketbroker.app.broker_ports import grpc_port, metrics_port
 from rocketbroker.app.broker_replication import (
     ANY_ROLE,
@@ -148,7 +148,12 @@ class BrokerController:
         self.access = AccessControl.of_broker(settings, clock)
         signer = own_signer(settings.transport)
         self._network = network = OuterNetwork(
-            config, settings.store, self.topic_configs, self._tls, None if signer is None else signer.sign
+            config,
+            settings.store,
+            self.topic_configs,
+            self._tls,
+            None if signer is None else signer.sign,
+            own_binder(settings.transport),
         )
         self.outer_api, self.master_address = network.outer_api, network.master_address
         self._escape = EscapeBridge(config, network.client, network.routes.fetch)

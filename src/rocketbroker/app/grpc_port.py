@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
-from rocketbroker.app.access_control import own_signer
+from rocketbroker.app.access_control import own_binder, own_signer
 from rocketbroker.app.proxy_access import ProxyAccess
 from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
@@ -210,7 +210,7 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str, clock: Clock | 
         ConfigError: A setting of access control is not valid, or a certificate cannot be read.
     """
     clock, signer = clock or SystemClock(), own_signer(config)
-    brokers = ClusterServiceManager(client_id, config, None if signer is None else signer.sign)
+    brokers = ClusterServiceManager(client_id, config, None if signer is None else signer.sign, own_binder(config))
     access = ProxyAccess.of(config, brokers, clock)
     return GrpcPort(brokers, config, "", host, clock, None if access is None else access.calls, access)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketbroker.app.access_control import AccessControl, own_signer
+from rocketbroker.app.access_control import AccessControl, own_binder, own_signer
 from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
 from rocketbroker.auth.request_rights import ROUTE_READS
@@ -52,7 +52,9 @@ class NamesrvController:
         transport = settings.transport
         self._tls = RemotingTls(transport)
         signer = own_signer(transport)
-        self._client = RemotingClient(tls=self._tls.outgoing, before_request=None if signer is None else signer.sign)
+        self._client = RemotingClient(
+            tls=self._tls.outgoing, before_request=None if signer is None else signer.sign, bind=own_binder(transport)
+        )
         config = settings.namesrv
         clock = SystemClock()
         open_codes = frozenset() if config.authorize_route_reads else ROUTE_READS

@@ -1,7 +1,8 @@
 """Checks of credentials (DefaultAuthenticationContextBuilder and DefaultAuthenticationHandler).
 
 Remoting requests carry AccessKey and Signature in their ``extFields``; ``codec.remoting.request_signature`` says what
-is signed. Calls of the gRPC port carry, as metadata:
+is signed, and ``codec.remoting.bound_signature`` what our own clients may sign instead. Calls of the gRPC port carry,
+as metadata:
 
     x-mq-date-time: <date>
     authorization:  MQv2-HMAC-SHA1 Credential=<name>[/...], SignedHeaders=x-mq-date-time, Signature=<hex>
@@ -23,6 +24,7 @@ from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthenticationError
 from rocketbroker.auth.users import MAX_NAME_LENGTH, User
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding
 from rocketbroker.codec.remoting.request_signature import ACCESS_KEY, SIGNATURE, SigningKey
 
 AUTHORIZATION: Final = "authorization"
@@ -41,7 +43,8 @@ class Authenticator:
         self._rules = rules
         self._keys: dict[str, tuple[str, SigningKey]] = {}
         # Signs for users that do not exist, so that their answers take as long.
-        self._nobody = SigningKey(secrets.token_hex(16))
+        self._nobodys = secrets.token_hex(16)
+        self._nobody = SigningKey(self._nobodys)
 
     def follow(self, rules: AccessRules) -> None:
         """Check by other rules from now on."""
@@ -53,13 +56,22 @@ class Authenticator:
             if (user := rules.users.get(name)) is not None and user.secret == secret
         }
 
-    def authenticate(self, fields: Mapping[str, str] | None, version: int, body: ReadableBuffer) -> User:
+    def authenticate(
+        self,
+        fields: Mapping[str, str] | None,
+        version: int,
+        body: ReadableBuffer,
+        code: int = 0,
+        binding: Binding | None = None,
+    ) -> User:
         """Return the user that signed a remoting request.
 
         Args:
             fields: texts of the ``extFields``, all as they were received.
             version: ``version`` of the command.
             body: its body.
+            code: its request code, which a bound signature covers.
+            binding: nonce and counters of its connection, if its client has asked for them.
 
         Raises:
             AuthenticationError: It is not signed, not by a user, or by one that is disabled.
@@ -70,6 +82,9 @@ class Authenticator:
                 "username cannot be null. The request is not signed: give the client the access key and the secret key "
                 "of a user"
             )
+        bound = fields.get(BOUND_SIGNATURE)
+        if bound is not None:
+            return self._checked(name, self._is_bound(bound, name, code, fields, body, binding))
         signature = fields.get(SIGNATURE, "")
         return self._checked(name, self._key_of(name).verifies(signature, fields, version, body))
 
@@ -118,6 +133,22 @@ class Authenticator:
             given = b""
         expected = self._key_of(name).digest(date.encode("utf-8", "replace"))
         return self._checked(name, hmac.compare_digest(expected, given))
+
+    def _is_bound(
+        self,
+        signature: str,
+        name: str,
+        code: int,
+        fields: Mapping[str, str],
+        body: ReadableBuffer,
+        binding: Binding | None,
+    ) -> bool:
+        if binding is None:
+            raise AuthenticationError(
+                f"{BOUND_SIGNATURE}: this connection has no nonce. Ask for it by request code {NONCE_CODE} first"
+            )
+        user = self._rules.users.get(name)
+        return binding.verifies(signature, self._nobodys if user is None else user.secret, code, fields, body)
 
     def _key_of(self, name: str) -> SigningKey:
         user = self._rules.users.get(name)

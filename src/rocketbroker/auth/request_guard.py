@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from rocketbroker.auth.authentication import Authenticator
 from rocketbroker.auth.authorization import AccessRules, Right
@@ -26,9 +27,10 @@ from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding, NonceResponseHeader
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
 from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route, RunHandler
-from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
@@ -46,6 +48,7 @@ class CheckedCodes(NamedTuple):
         unsigned: codes served without credentials (authenticationWhitelist), if no right is asked for them either.
         every_user: codes served to every user (authorizationWhitelist).
         open: codes that are not checked at all.
+        bound_users: names of users whose signatures must be bound to their connection; ``*`` for all.
         lifts_protected_mode: each code beyond those of clients asks for a right, so that addresses need not decide.
     """
 
@@ -53,6 +56,7 @@ class CheckedCodes(NamedTuple):
     unsigned: Collection[int] = frozenset()
     every_user: Collection[int] = frozenset()
     open: Collection[int] = frozenset()
+    bound_users: Collection[str] = frozenset()
     lifts_protected_mode: bool = False
 
 
@@ -90,6 +94,8 @@ class RequestGuard:
         self.failed_attempts: Final = FailedAttempts(clock)
         #: Answers to them that wait.
         self.late_refusals: Final = LateRefusals()
+        # Connections whose clients have asked for a nonce.
+        self._bindings: WeakKeyDictionary[Connection, Binding] = WeakKeyDictionary()
         #: Connections of clients in groups.
         self.members: Final = Members()
         store.on_change(lambda _: self.members.ask())
@@ -109,7 +115,18 @@ class RequestGuard:
         for code in ASKS & routes.keys():
             if not routes[code].asks:
                 raise ValueError(f"request code {code}: its handler does not ask about the messages that it finds")
-        return {code: self._guarded(route) for code, route in routes.items()}
+        guarded = {code: self._guarded(route) for code, route in routes.items()}
+        return {**guarded, NONCE_CODE: Route(NONCE_CODE, self._answer_nonce, None, Audience.CLIENT)}
+
+    def _answer_nonce(self, connection: Connection, _command: Command) -> Command:
+        """Answer the nonce of a connection, by which its client may bind signatures to it."""
+        return response(header=NonceResponseHeader(self._binding_of(connection).nonce))
+
+    def _binding_of(self, connection: Connection) -> Binding:
+        binding = self._bindings.get(connection)
+        if binding is None:
+            binding = self._bindings[connection] = Binding()
+        return binding
 
     def _guarded(self, route: Route) -> Route:
         code, checked = route.code, self._codes
@@ -146,7 +163,9 @@ class RequestGuard:
     ) -> bool:
         """Return true if each request of a run may be served; a refusal is counted once it is answered."""
         user = self._authenticator.signer_of_all(name, contents, signatures)
-        return user is not None and self._store.rules.allows(user, rights, host_of(remote_address), self._cluster)
+        if user is None or self._must_bind(user):
+            return False
+        return self._store.rules.allows(user, rights, host_of(remote_address), self._cluster)
 
     def _process(self, route: Route, *, asks_right: bool) -> Process:
         code, header_type, joins = route.code, route.header_type, route.code == RequestCode.HEART_BEAT
@@ -156,7 +175,15 @@ class RequestGuard:
             address = host_of(connection.remote_address)
             fields = command.header
             try:
-                user = self.check(code, fields, command.version, command.body, address, asks_right=asks_right)
+                user = self.check(
+                    code,
+                    fields,
+                    command.version,
+                    command.body,
+                    address,
+                    asks_right=asks_right,
+                    binding=self._bindings.get(connection),
+                )
             except AuthenticationError as error:
                 return self._refused(error, connection, command)
             except AuthorizationError as error:
@@ -217,6 +244,7 @@ class RequestGuard:
         address: str,
         *,
         asks_right: bool,
+        binding: Binding | None = None,
     ) -> User:
         """Check who signed a request, and if that user may send it; return the user.
 
@@ -227,13 +255,19 @@ class RequestGuard:
             body: its body.
             address: IP address of the peer.
             asks_right: check the rights, too.
+            binding: nonce and counters of the connection, if its client has asked for them.
 
         Raises:
-            AuthenticationError: It is not signed by a user who is enabled.
+            AuthenticationError: It is not signed by a user who is enabled, or not bound to its connection as it must.
             AuthorizationError: The user lacks a right.
             CodecError: The body, which names what the request is about, cannot be read.
         """
-        user = self._authenticator.authenticate(fields, version, body)
+        user = self._authenticator.authenticate(fields, version, body, code, binding)
+        if self._must_bind(user) and BOUND_SIGNATURE not in (fields or {}):
+            raise AuthenticationError(
+                f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection. Set "
+                "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them"
+            )
         if asks_right and not user.is_super:
             try:
                 self._store.rules.check(user.name, self._rights.of(code, fields, body), address, self._cluster)
@@ -241,6 +275,10 @@ class RequestGuard:
                 self.denied += 1
                 raise
         return user
+
+    def _must_bind(self, user: User) -> bool:
+        bound = self._codes.bound_users
+        return bool(bound) and (user.name in bound or "*" in bound)
 
     @property
     def version(self) -> int:
@@ -260,6 +298,11 @@ class RequestGuard:
             AuthorizationError: The user lacks a right.
         """
         user = self._authenticator.authenticate_call(metadata)
+        if self._must_bind(user):
+            raise AuthenticationError(
+                f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection, and "
+                "those of gRPC cannot be. Call as another user"
+            )
         if self._codes.authorizes and not user.is_super:
             try:
                 self._store.rules.check(user.name, rights(), address)

@@ -96,18 +96,25 @@ class ClusterServiceManager:
         client_id: id by which brokers know this proxy as a producer.
         config: name servers, and times.
         sign: signs its requests; without it, they are not signed.
+        bind: returns what signs them instead on a connection whose server gave it this nonce.
     """
 
     is_cluster = True
 
-    def __init__(self, client_id: str, config: ProxyConfig, sign: Callable[[Command], None] | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        config: ProxyConfig,
+        sign: Callable[[Command], None] | None = None,
+        bind: Callable[[str], Callable[[Command], None]] | None = None,
+    ) -> None:
         routes = {
             int(RequestCode.CHECK_TRANSACTION_STATE): Route(
                 RequestCode.CHECK_TRANSACTION_STATE, self._check, CheckTransactionStateRequestHeader, Audience.CLIENT
             )
         }
         self._tls = OutgoingTls(config)
-        self._remoting = RemotingClient(routes, tls=self._tls.outgoing, before_request=sign)
+        self._remoting = RemotingClient(routes, tls=self._tls.outgoing, before_request=sign, bind=bind)
         self._name_servers = NameServerClient(self._remoting, config.namesrv_addr)
         self._client_id = client_id
         self._tasks = TaskOwner("ClusterServiceManager")

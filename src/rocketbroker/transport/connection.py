@@ -7,12 +7,13 @@ write. ``Responder`` sends the answers that must wait.
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import cast
 
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Audience
-from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.errors import RemoteProtocolError
@@ -248,6 +249,15 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def awaited_answers(self) -> int:
         """Number of requests of this side without an answer."""
         return len(self._outgoing.pending)
+
+    @property
+    def before_request(self) -> Callable[[Command], None] | None:
+        """Called with each request of this side before it is encoded."""
+        return self._outgoing.before_request
+
+    @before_request.setter
+    def before_request(self, call: Callable[[Command], None] | None) -> None:
+        self._outgoing.before_request = call
 
     def held_bytes(self) -> int:
         """Return the memory that is kept until a later event: incomplete frames, open requests, unsent answers."""

@@ -43,7 +43,8 @@ class OutgoingRequests:
         self._writer = writer
         self._opaques = endpoint.opaque
         self._limit = endpoint.limits.max_push_bytes
-        self._before_request = endpoint.hooks.before_request
+        #: Called with each request before it is encoded.
+        self.before_request = endpoint.hooks.before_request
         self._loop = asyncio.get_running_loop()
         self.was_answered = False
         self.pending: dict[int, tuple[asyncio.Future[Command], float]] = {}
@@ -112,8 +113,8 @@ class OutgoingRequests:
 
     def _push(self, command: Command) -> None:
         """Write a request unless the peer is too far behind."""
-        if self._before_request is not None:
-            self._before_request(command)
+        if self.before_request is not None:
+            self.before_request(command)
         frame = encode_frame(command)
         if self._peer.is_behind:
             if self._pushed_bytes + len(frame) > self._limit:

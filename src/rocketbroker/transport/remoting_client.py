@@ -1,21 +1,26 @@
 """Connecting endpoint: one connection for each address, opened on first use (NettyRemotingClient)."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from rocketbroker.codec.remoting.bound_signature import NONCE_CODE
 from rocketbroker.codec.remoting.frame import FRAME_MAX_LENGTH, MAX_HEADER_LENGTH, encode_frame
 from rocketbroker.codec.remoting.handler import Connection, Route
-from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command
-from rocketbroker.common.errors import RemotingConnectError
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, request, to_ext_fields
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import RemotingConnectError, RemotingError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
 from rocketbroker.transport.frame_writer import SharedWriter
 from rocketbroker.transport.outgoing_requests import ANOTHER_LOOP, MAX_OPAQUE
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.tls_transport import CurrentContext, open_connection
+
+log = logging.getLogger(__name__)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -72,6 +77,7 @@ class RemotingClient:
         frame_max_length: limit of a frame's length field, in bytes.
         on_close: called when a connection is closed or lost, with True if it had proved useful.
         before_request: called with each request before it is sent, for example to sign it (RPCHook).
+        bind: returns what is called instead on a connection whose server gave it this nonce.
         tls: returns the settings of TLS for the next connection; None for plain ones.
 
     Attributes:
@@ -86,6 +92,7 @@ class RemotingClient:
         frame_max_length: int = FRAME_MAX_LENGTH,
         on_close: Callable[[Connection, bool], None] | None = None,
         before_request: Callable[[Command], None] | None = None,
+        bind: Callable[[str], Callable[[Command], None]] | None = None,
         tls: CurrentContext | None = None,
     ) -> None:
         self.is_forked = False
@@ -100,7 +107,7 @@ class RemotingClient:
         hooks = EndpointHooks(on_close=self._closed, before_request=before_request)
         self._endpoint = Endpoint("client", routes or {}, limits, hooks, throttles=False)
         self._on_close = on_close
-        self._before_request = before_request
+        self._bind = bind
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_watching = False
         self._is_closed = False
@@ -196,10 +203,14 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await open_connection(connection, host, port, self.tls)
+                if self._bind is not None:
+                    await self._bind_to(connection, self._bind)
             made = True
         except TimeoutError as error:
             text = f"connect to {address} failed: no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(text) from error
+        except RemotingError as error:
+            raise RemotingConnectError(f"connect to {address} failed: {error}") from error
         except OSError as error:
             raise RemotingConnectError(f"connect to {address} failed: {error.strerror or error}") from error
         except UnicodeError as error:
@@ -208,11 +219,22 @@ class RemotingClient:
         finally:
             if not made:
                 self._dialled.pop(connection, None)
+                connection.close("it could not be used")
         if self._is_closed:
             connection.close("the client stops")
         self._check_open(address)
         self._writers[address] = writer
         return connection
+
+    async def _bind_to(self, connection: RemotingConnection, bind: Callable[[str], Callable[[Command], None]]) -> None:
+        """Bind the signatures of a connection to it, if its server can do that."""
+        answer = await connection.invoke(request(NONCE_CODE), self._connect_timeout_s)
+        nonce = (to_ext_fields(answer.header) or {}).get("nonce", "")
+        if answer.code == ResponseCode.SUCCESS and nonce:
+            connection.before_request = bind(nonce)
+        else:
+            # A server that demands more refuses what follows.
+            log.info("%s does not bind signatures to connections: %s", connection.remote_address, answer.remark)
 
     def _closed(self, connection: Connection) -> None:
         """Note the end of a connection; one without a use lengthens the pause before the next one to its address."""
@@ -241,8 +263,9 @@ class RemotingClient:
             return False
         command.opaque = next(self._endpoint.opaque) & MAX_OPAQUE
         command.flag |= FLAG_ONEWAY
-        if self._before_request is not None:
-            self._before_request(command)
+        connection = self._connections.get(address)
+        if connection is not None and connection.before_request is not None:
+            connection.before_request(command)
         return writer.write_from_thread(encode_frame(command))
 
     def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Coroutine[Any, Any, Command]:

@@ -1,6 +1,8 @@
 """The guard of routes: who is refused before the handler, with what, and when."""
 
 import asyncio
+import gc
+import hmac
 import inspect
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.errors import AuthenticationError
 from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
@@ -16,9 +19,10 @@ from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User, UserType
+from rocketbroker.codec.remoting.bound_signature import NONCE_CODE, BoundSigner
 from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, RunHandler
 from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, request
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -278,6 +282,57 @@ def test_a_code_served_unsigned_still_needs_the_user_whose_rights_count(tmp_path
     assert "username" in server.refusal(Code.PULL_MESSAGE, fields=PULL)
     # The name alone is not enough.
     assert "signature" in server.refusal(Code.PULL_MESSAGE, fields={**PULL, "AccessKey": "root"})
+
+
+def bound(server: Server, connection: FakeConnection, name: str = "joe") -> BoundSigner:
+    answer = server.routes[NONCE_CODE].process(connection, request(NONCE_CODE))
+    assert isinstance(answer, RemotingCommand)
+    return BoundSigner(name, f"{name}-secret", "", answer.header.nonce)
+
+
+def test_a_bound_signature_counts_once_and_on_its_connection(server: Server):
+    connection, other = FakeConnection("127.0.0.1:5"), FakeConnection("127.0.0.1:6")
+    command = request(Code.PULL_MESSAGE, PULL)
+    bound(server, connection).sign(command)
+    fields = dict(command.header)
+    pull = server.routes[Code.PULL_MESSAGE].process
+    assert pull(connection, command) == b"answer"
+    for peer, words in ((connection, "check signature failed"), (other, "has no nonce"), (other, "signature failed")):
+        if words == "signature failed":
+            bound(server, other)
+        with pytest.raises(BrokerResponseError, match=words):
+            pull(peer, request(Code.PULL_MESSAGE, dict(fields)))
+    assert len(server.reached) == 1
+    # Another request with the same fields is not what was signed.
+    lite = request(Code.PULL_MESSAGE, PULL)
+    bound(server, connection).sign(lite)
+    with pytest.raises(BrokerResponseError, match="check signature failed"):
+        server.routes[Code.HEART_BEAT].process(connection, request(Code.HEART_BEAT, dict(lite.header)))
+
+
+@pytest.mark.parametrize("users", [{"joe"}, {"*"}])
+def test_a_user_may_have_to_bind_its_signatures(tmp_path: Path, users: set[str]):
+    server = Server(tmp_path, CheckedCodes(authorizes=True, bound_users=users))
+    assert "boundSignatureUsers" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL)
+    connection = FakeConnection("127.0.0.1:5")
+    command = request(Code.PULL_MESSAGE, PULL)
+    bound(server, connection).sign(command)
+    assert server.routes[Code.PULL_MESSAGE].process(connection, command) == b"answer"
+    if users == {"joe"}:
+        assert server.ask(Code.PULL_MESSAGE, ROOT, PULL) == b"answer"
+    digest = hmac.digest(b"joe-secret", b"now", "sha1").hex()
+    call = {"x-mq-date-time": "now", "authorization": f"MQv2-HMAC-SHA1 Credential=joe, Signature={digest}"}
+    with pytest.raises(AuthenticationError, match="Call as another user"):
+        server.guard.check_call(call, list, "127.0.0.1")
+
+
+def test_a_nonce_is_forgotten_with_its_connection(server: Server):
+    connection = FakeConnection("127.0.0.1:5")
+    bound(server, connection)
+    assert len(server.guard._bindings) == 1
+    del connection
+    gc.collect()
+    assert len(server.guard._bindings) == 0
 
 
 def test_open_codes_are_not_checked(tmp_path: Path):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ACCESS_KEY_VARIABLE: Final = "ROCKETMQ_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROCKETMQ_SECRET_KEY"  # noqa: S105 - a name
+#: "true" binds signatures to their connections.
+BIND_VARIABLE: Final = "ROCKETMQ_BIND_SIGNATURES"
 
 # Limit of a request (DefaultMQAdminExt's timeoutMillis).
 _TIMEOUT_S: Final = 5.0
@@ -48,6 +50,7 @@ def client_settings(cluster: NamedCluster, chosen: Chosen, environment: Mapping[
     return ClientConfig(
         cluster.namesrv_addr,
         credentials=_credentials(cluster, environment),
+        bind_signatures=cluster.bind_signatures or environment.get(BIND_VARIABLE, "").strip().lower() == "true",
         tls=_tls(cluster, chosen, environment),
         mq_client_api_timeout_s=_TIMEOUT_S,
     )

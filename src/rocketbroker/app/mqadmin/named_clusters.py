@@ -12,6 +12,7 @@
     brokers = ["broker-a", "broker-b"]   # names that doctor misses if no name server knows them
     accessKey = "admin"              # user of access control
     secretKeyFile = "prod.secret"    # or secretKey = "..."
+    bindSignatures = true            # nobody who reads a request can send it again; for servers of rocketbroker
     tls = true
     caFile = "ca.pem"                # issuers of the servers' certificates; by default those of the system
     certFile = "admin.pem"           # certificate of mqadmin, and its key
@@ -42,6 +43,7 @@ class NamedCluster(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     access_key: str = ""
     secret_key: str = ""
     secret_key_file: str = ""
+    bind_signatures: bool = False
     tls: bool | None = None
     ca_file: str = ""
     cert_file: str = ""

@@ -148,6 +148,7 @@ class OuterNetwork:
     Args:
         tls: TLS of connections in both directions.
         before_request: called with each request before it is sent, to sign it.
+        bind: returns what is called instead on a connection whose server gave it this nonce.
 
     Attributes:
         client: sends the requests; the owner of the network stops it.
@@ -164,9 +165,10 @@ class OuterNetwork:
         topic_configs: TopicConfigManager,
         tls: RemotingTls,
         before_request: Callable[[Command], None] | None = None,
+        bind: Callable[[str], Callable[[Command], None]] | None = None,
     ) -> None:
         self.tls = tls
-        self.client = RemotingClient(tls=tls.outgoing, before_request=before_request)
+        self.client = RemotingClient(tls=tls.outgoing, before_request=before_request, bind=bind)
         self.registration = BrokerRegistration(config, store_config, topic_configs)
         self.master_address = MasterAddress(lambda: self.registration.broker_addr)
         self.outer_api = BrokerOuterApi(config, self.client, topic_configs, self.registration, self.master_address)

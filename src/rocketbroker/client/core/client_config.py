@@ -11,6 +11,7 @@ from rocketbroker.client.core.errors import ClientError
 from rocketbroker.client.core.name_server_client import NameServerClient
 from rocketbroker.client.core.options import CheckedStruct, Seconds
 from rocketbroker.codec.message.topic_validator import RMQ_SYS_TRACE_TOPIC
+from rocketbroker.codec.remoting.bound_signature import binder
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -65,6 +66,8 @@ class ClientConfig(CheckedStruct, frozen=True):
         namesrv_addr: ``host:port`` of the name servers, joined by ``;``; or the URL of an address server, such as
             ``http://host:8080/rocketmq/nsaddr``; by default the environment variable NAMESRV_ADDR.
         credentials: user of a cluster with access control; requests are signed.
+        bind_signatures: bind signatures to their connections, so that nobody who reads a request can send it again;
+            a server that does not know this takes RocketMQ's signatures.
         tls: True for TLS with certificates checked against those of the system, or a context with other settings.
         namespace: prefix of the names of topics and groups; queues and raw records show it, messages do not.
         unit_name: name of the unit, a part of the client id and of the address server's URL.
@@ -86,6 +89,7 @@ class ClientConfig(CheckedStruct, frozen=True):
 
     namesrv_addr: str = ""
     credentials: SessionCredentials | None = None
+    bind_signatures: bool = False
     tls: Annotated[ssl.SSLContext | bool, msgspec.Meta(description=_TLS)] = False
     namespace: str = ""
     unit_name: str = ""
@@ -104,12 +108,14 @@ class ClientConfig(CheckedStruct, frozen=True):
         self, routes: dict[int, Route] | None = None, on_close: Callable[[Connection, bool], None] | None = None
     ) -> RemotingClient:
         """Return the connections: TLS and signatures as set."""
+        user, binds = self.credentials, self.bind_signatures
         context = ssl.create_default_context() if self.tls is True else self.tls or None
         return RemotingClient(
             routes,
             connect_timeout_s=min(self.mq_client_api_timeout_s, 3.0),
             on_close=on_close,
-            before_request=AclClientRPCHook(self.credentials).sign if self.credentials else None,
+            before_request=AclClientRPCHook(user).sign if user else None,
+            bind=binder(user.access_key, user.secret_key, user.security_token) if user and binds else None,
             tls=None if context is None else lambda: context,
         )
 

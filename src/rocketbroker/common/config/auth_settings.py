@@ -39,6 +39,11 @@ def _check_codes(value: str) -> str:
     return value
 
 
+def parse_users(value: str) -> frozenset[str]:
+    """Return the names of users in a list."""
+    return frozenset(filter(None, map(str.strip, value.split(","))))
+
+
 def _check_length(value: str) -> str:
     if len(value) > _MOST_CHARACTERS:
         raise ValueError("too long")
@@ -49,6 +54,7 @@ _CODES: Final = Trait(takes="request codes joined by commas, such as 105,106, wi
 _CLASS_MEANING: Final = "Class of RocketMQ that {}; this one is built in."
 
 Codes = Annotated[Text, AfterValidator(_check_codes)]
+Users = Annotated[Text, AfterValidator(_check_length)]
 Credentials = Annotated[Text, AfterValidator(_check_length)]
 
 
@@ -69,6 +75,13 @@ class AuthSwitches(ConfigModel):
         'User by which servers sign their own requests, the same on all of them: {"accessKey":"...","secretKey":"..."}.'
         " It is created with every right if it does not exist, and removed again once the setting names another one.",
         Trait(secret=True, takes='{"accessKey":"...","secretKey":"..."}'),
+    )
+    bound_signature_users: Users = setting(
+        "",
+        "Users whose requests must have signatures that are bound to their connection, or * for all. Clients of "
+        "RocketMQ cannot make them. A server binds its own, if the user of innerClientAuthenticationCredentials is "
+        "among them.",
+        Trait(own=True, takes="names of users joined by commas, or *"),
     )
     authentication_provider: Line = setting(
         "",
