@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.client import ClientConfig, Message, Producer, SendFailedError, SessionCredentials, SyncClient
+from rocketbroker.codec.remoting.frame import encode_frame
+from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
 from tests.integration.test_access_control import PROPERTIES, ROOT
+from tests.support.raw_requests import send_fields
 from tests.support.signed_client import SignedClient
 from tests.support.two_mqadmins import run_ours
 
@@ -39,6 +43,20 @@ async def test_a_client_that_binds_its_signatures_is_served_and_others_are_not(m
     answer = await asyncio.to_thread(peer.ask, Code.GET_MAX_OFFSET, {"topic": "Bound", "queueId": "0"})
     peer.client.close()
     assert answer.code == ResponseCode.NO_PERMISSION
+
+
+def test_sends_that_come_together_have_to_be_bound_as_well(mq: RocketMQServer):
+    peer, signer, data = SignedClient(mq.broker_addr, ROOT), RequestSigner(*ROOT), b""
+    for opaque in range(1, 65):
+        command = request(Code.SEND_MESSAGE_V2, send_fields("TBW102"), b"body")
+        signer.sign(command)
+        command.opaque = opaque
+        data += encode_frame(command)
+    for _ in range(4):  # a connection learns templates from what it has decoded
+        peer.client.send(data)
+        codes = [peer.client.answer(opaque).code for opaque in range(1, 65)]
+        assert codes == [ResponseCode.NO_PERMISSION] * 64
+    peer.close()
 
 
 def test_the_client_without_a_loop_binds_them_too(mq: RocketMQServer):

@@ -258,13 +258,15 @@ class RequestGuard:
             binding: nonce and counters of the connection, if its client has asked for them.
 
         Raises:
-            AuthenticationError: It is not signed by a user who is enabled, or not bound to its connection as it must.
-            AuthorizationError: The user lacks a right.
+            AuthenticationError: It is not signed by a user who is enabled.
+            AuthorizationError: The user lacks a right, or must bind its signatures.
             CodecError: The body, which names what the request is about, cannot be read.
         """
         user = self._authenticator.authenticate(fields, version, body, code, binding)
         if self._must_bind(user) and BOUND_SIGNATURE not in (fields or {}):
-            raise AuthenticationError(
+            # No failed guess: the signature is right.
+            self.denied += 1
+            raise AuthorizationError(
                 f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection. Set "
                 "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them"
             )
@@ -299,7 +301,9 @@ class RequestGuard:
         """
         user = self._authenticator.authenticate_call(metadata)
         if self._must_bind(user):
-            raise AuthenticationError(
+            # No failed guess: the signature is right.
+            self.denied += 1
+            raise AuthorizationError(
                 f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection, and "
                 "those of gRPC cannot be. Call as another user"
             )

@@ -10,7 +10,7 @@ import pytest
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules
-from rocketbroker.auth.errors import AuthenticationError
+from rocketbroker.auth.errors import AuthorizationError
 from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
@@ -322,7 +322,7 @@ def test_a_user_may_have_to_bind_its_signatures(tmp_path: Path, users: set[str])
         assert server.ask(Code.PULL_MESSAGE, ROOT, PULL) == b"answer"
     digest = hmac.digest(b"joe-secret", b"now", "sha1").hex()
     call = {"x-mq-date-time": "now", "authorization": f"MQv2-HMAC-SHA1 Credential=joe, Signature={digest}"}
-    with pytest.raises(AuthenticationError, match="Call as another user"):
+    with pytest.raises(AuthorizationError, match="Call as another user"):
         server.guard.check_call(call, list, "127.0.0.1")
 
 
