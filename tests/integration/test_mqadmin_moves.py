@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rocketbroker.client.producer.producer import Producer
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.testing import RocketMQServer
+from rocketbroker.testing.faults import PULLS
 from tests.support.admin_schemas import checked
 from tests.support.waiting import until
 
@@ -59,9 +60,9 @@ class Place:
         assert (ran.code, ran.err) == (0, ""), ran
         return checked(words[0], json.loads(ran.out))
 
-    def start(self, *words: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
-        """Start mqadmin as a process; its output is a pipe."""
-        command = [sys.executable, "-m", "rocketbroker.app.mqadmin.cli", *words]
+    def start(self, *words: str, stdin: int | None = None, runner: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Start mqadmin as a process, with ``runner`` before its command line; its output is a pipe."""
+        command = [*runner, sys.executable, "-m", "rocketbroker.app.mqadmin.cli", *words]
         environment = {**os.environ, "NAMESRV_ADDR": self.mq.namesrv_addr}
         return subprocess.Popen(
             command,
@@ -272,6 +273,64 @@ async def test_an_interrupted_import_continues_without_a_message_missing_or_twic
     # Those in flight, one of each queue, may come twice: whether they had arrived nobody knows.
     assert sum(found.values()) <= COUNT + 2
     assert not (place.folder / "t.jsonl.import").exists()
+
+
+async def test_a_full_disk_ends_an_export_that_continues_once_there_is_room(place: Place):
+    await place.fill()
+    whole, target = place.folder / "whole.jsonl", place.folder / "t.jsonl"
+    await place.run("export", "T", "--to", str(whole))
+    # The limit is in the middle of a row of the second pull.
+    limited = ("sh", "-c", f'ulimit -f {whole.stat().st_size // 3 // 512}; exec "$@"', "sh")
+    full = place.start("export", "T", "--to", "t.jsonl", runner=limited)
+    _, err = await asyncio.to_thread(full.communicate, timeout=20)
+    text = " ".join(err.decode().split())
+    assert full.returncode == 1
+    assert "what was read is in t.jsonl.part; continue by --resume" in text
+    assert text.endswith("--to t.jsonl: File too large")
+    assert not target.exists()
+    assert (await place.json("export", "T", "--to", str(target), "--resume"))["messages"] == COUNT
+    assert target.read_bytes() == whole.read_bytes()
+    assert sorted(each.name for each in place.folder.iterdir()) == ["t.jsonl", "whole.jsonl"]
+
+
+async def test_a_topic_of_two_brokers_is_moved_whole_in_spite_of_ctrl_c(tmp_path: Path):
+    async with RocketMQServer(brokers=2) as mq:
+        place = Place(mq, tmp_path)
+        queues = [(name, number) for name in mq.broker_names for number in (0, 1)]
+        async with AdminClient(mq.namesrv_addr) as admin:
+            for address in (await admin.fetch_master_addresses("DefaultCluster")).values():
+                for topic in ("T", "Copy"):
+                    await admin.create_and_update_topic_config(address, TopicConfig(topic, 2, 2))
+        async with Producer("PG", mq.namesrv_addr) as producer:
+            for number in range(120):
+                name, queue_id = queues[number % 4]
+                await producer.send(Message("T", b"%d" % number), MessageQueue("T", name, queue_id))
+        mq.faults.delay_answers(0.1, times=None, to=PULLS)
+        state = tmp_path / "t.jsonl.part.state"
+        err = await interrupted(place, state.exists, "export", "T", "--to", "t.jsonl")
+        assert b"what was read is in t.jsonl.part; continue by --resume" in err
+        mq.faults.clear()
+        done = await place.json("export", "T", "--to", str(tmp_path / "t.jsonl"), "--resume")
+        assert done["messages"] == 120
+
+        command = ("import", "t.jsonl", "--to-topic", "T=Copy")
+        err = await interrupted(place, lambda: mq.messages("Copy"), *command, "--rate", "200")
+        assert b"messages are sent; continue by --resume" in err
+        await place.json("import", str(tmp_path / "t.jsonl"), *command[2:], "--resume")
+        copies = await place.messages("Copy")
+    assert {message.body for message in copies} == {b"%d" % number for number in range(120)}
+    assert len(copies) <= 120 + 4, "those in flight, one of each queue, may come twice"
+
+
+async def interrupted(place: Place, begun: Callable[[], object], *words: str) -> bytes:
+    """Start mqadmin, press Ctrl-C once it has begun its work, and return what it says."""
+    process = place.start(*words)
+    await until(begun)
+    process.send_signal(signal.SIGINT)
+    _, err = await asyncio.to_thread(process.communicate, timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    return err
 
 
 async def test_a_killed_import_sends_at_most_a_batch_twice(place: Place):

@@ -58,10 +58,17 @@ class RowWriter(Protocol):
         """Take rows."""
 
     def mark(self, *, force: bool = False) -> int | None:
-        """Return the mark behind all rows taken, None if some are not written yet; ``force`` writes them."""
+        """Return the mark behind all rows taken, None if some are not written yet; ``force`` writes them.
+
+        Raises:
+            OSError: they cannot be written.
+        """
 
     def finish(self) -> None:
         """Put everything on disk and give the target its name."""
+
+    def discard(self) -> None:
+        """Close and remove a target that has no rows yet."""
 
     def close(self) -> None:
         """Close the files."""
@@ -81,6 +88,7 @@ class JsonLinesWriter:
     def __init__(self, path: Path, mark: int | None) -> None:
         self._path = path
         self._part = path.with_name(path.name + PART)
+        self._is_whole = True
         try:
             self._file: IO[bytes] = self._part.open("xb" if mark is None else "r+b")
         except FileExistsError as error:
@@ -101,9 +109,13 @@ class JsonLinesWriter:
         self._file.seek(mark)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._is_whole = False
         self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        self._is_whole = True
 
     def mark(self, *, force: bool = False) -> int | None:
+        if not self._is_whole:
+            return None  # a full disk took a part of the last rows: they are behind the last mark
         self._file.flush()
         # On disk before the state that counts these rows: a power loss must not leave a state ahead of them.
         os.fsync(self._file.fileno())
@@ -114,6 +126,10 @@ class JsonLinesWriter:
         os.fsync(self._file.fileno())
         self._part.replace(self._path)
         self.close()
+
+    def discard(self) -> None:
+        self.close()
+        self._part.unlink()
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk: rows behind the last mark are read again
@@ -202,6 +218,10 @@ class ParquetWriter:
             self._pq.write_table(self._schema.empty_table(), self._part / _part_name(0))
         self._part.replace(self._path)
 
+    def discard(self) -> None:
+        self.close()
+        self._part.rmdir()
+
     def close(self) -> None:
         self._rows = []
         if self._folder >= 0:
@@ -236,6 +256,9 @@ class StreamWriter:
 
     def finish(self) -> None:
         sys.stdout.flush()
+
+    def discard(self) -> None:
+        """Leave stdout as it is."""
 
     def close(self) -> None:
         """Leave stdout open: it belongs to the process."""

@@ -159,7 +159,7 @@ class Export:
             raise ConfigError(f"--to {self._to}: {error.strerror}") from error
         try:
             if state is None:
-                self._save(begun)
+                self._begin(writer, begun)
             done = await self._write(writer, begun)
         finally:
             writer.close()
@@ -270,6 +270,14 @@ class Export:
         if mark is not None:
             state.mark = mark
             self._save(state)
+
+    def _begin(self, writer: RowWriter, state: ExportState) -> None:
+        """Save the first state; a target without one could not be continued, and would be in the way."""
+        try:
+            self._save(state)
+        except StoreError:
+            writer.discard()
+            raise
 
     def _save(self, state: ExportState) -> None:
         try:

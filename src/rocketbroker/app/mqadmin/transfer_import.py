@@ -360,9 +360,9 @@ class Import:
         try:
             write_state(self._state_path, state)
         except OSError as error:
-            raise StoreError(
-                f"{self._state_path}: {error.strerror}; copy the export to a folder that can be written"
-            ) from error
+            is_begun = self._state_path.exists()
+            advice = "make room there" if is_begun else "copy the export to a folder that can be written"
+            raise StoreError(f"{self._state_path}: {error.strerror}; {advice}") from error
 
 
 async def _in_thread(work: Callable[..., T], *args: Any) -> T:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,11 +36,16 @@ def write_state(path: Path, state: msgspec.Struct) -> None:
         OSError: it cannot be written; the file is as before.
     """
     draft = path.with_name(path.name + ".tmp")
-    with draft.open("wb") as file:
-        file.write(msgspec.json.encode(state))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("wb") as file:
+            file.write(msgspec.json.encode(state))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def read_state(path: Path, kind: Any) -> Any:

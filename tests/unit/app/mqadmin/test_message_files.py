@@ -2,7 +2,10 @@
 
 import gzip
 import json
-from collections.abc import Callable
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,49 @@ def test_rows_behind_the_mark_are_dropped_when_it_is_continued(tmp_path: Path, m
     assert [each["queue_offset"] for each in found] == [0, 1, 2, 3]
     assert found[1] == row(1)
     assert [path.name for path in tmp_path.iterdir()] == [target.name]
+
+
+def write_and_mark(writer: RowWriter, rows: list[dict[str, Any]]) -> None:
+    writer.write(rows)
+    writer.mark(force=True)
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let each write behind so many bytes fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("make", [JsonLinesWriter, ParquetWriter])
+def test_rows_that_a_full_disk_took_in_part_are_behind_the_mark(tmp_path: Path, make: Make):
+    target = tmp_path / ("t.parquet" if make is ParquetWriter else "t.jsonl")
+    rows = [exported_row(stored(os.urandom(9000), queue_offset=number), "broker-a") for number in range(3)]
+    writer = make(target, None)
+    writer.write(rows[:1])
+    mark = writer.mark(force=True)
+    with files_of_at_most(20_000):
+        with pytest.raises(OSError, match="File too large"):
+            write_and_mark(writer, rows[1:])
+        with suppress(OSError):
+            assert writer.mark(force=True) is None
+        writer.close()
+    resumed = make(target, mark)
+    resumed.write(rows[1:])
+    resumed.finish()
+    resumed.close()
+    found = [each for path in export_files(target) for each in rows_of(path)]
+    assert [each["body"] for each in found] == [each["body"] for each in rows]
+
+
+@pytest.mark.parametrize("make", [JsonLinesWriter, ParquetWriter])
+def test_a_discarded_target_leaves_nothing(tmp_path: Path, make: Make):
+    make(tmp_path / "t", None).discard()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_parquet_file_is_written_when_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
