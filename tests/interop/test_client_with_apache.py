@@ -1,6 +1,7 @@
 """Our client and our mqadmin work with Apache's own name server and broker."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -9,11 +10,23 @@ from rocketbroker.app.mqadmin.bench_loads import Load
 from rocketbroker.app.mqadmin.doctor import doctor
 from rocketbroker.app.mqadmin.top import top
 from rocketbroker.app.mqadmin.why import why
-from rocketbroker.client import AdminClient, Message, Producer, PushConsumer, ReceivedMessage
+from rocketbroker.client import (
+    AdminClient,
+    ClientConfig,
+    LocalTransactionState,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionProducer,
+)
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
+from rocketbroker.common.clock import SystemClock
 from tests.support.client_scenario import run_scenario
 from tests.support.java import Java
 from tests.support.java_process import JavaServer
 from tests.support.producer_scenario import check_delay, run_producer_scenario
+from tests.support.two_mqadmins import Ran, run_ours
 
 
 @pytest.mark.java
@@ -48,9 +61,6 @@ async def test_bench_and_top_work_with_apaches_broker(java_namesrv: JavaServer, 
 @pytest.mark.java
 @pytest.mark.timeout(300)
 async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
-    async def accept(_message: ReceivedMessage) -> None:
-        await asyncio.sleep(0)
-
     address = java_namesrv.address
     async with (
         AdminClient(address) as admin,
@@ -69,6 +79,72 @@ async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer,
         assert found["unknown"] == []
 
 
+async def refuse(_message: ReceivedMessage) -> None:
+    raise ValueError("refused by the test")
+
+
+async def bury(message: ReceivedMessage) -> None:
+    await message.dead_letter()
+
+
+async def accept(_message: ReceivedMessage) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+async def test_why_finds_each_outcome_at_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+    topic, unknown = "WhyOutcomes", LocalTransactionState.UNKNOWN
+    config = ClientConfig(java_namesrv.address, enable_trace=True)
+    async with AdminClient(java_namesrv.address) as admin, AsyncExitStack() as stack:
+        for name in (topic, "WhyOther"):
+            await admin.create_and_update_topic_config(java_broker.address, TopicConfig(name, 1, 1))
+        await admin.create_and_update_subscription_group_config(
+            java_broker.address, SubscriptionGroupConfig("CG_Suspended", consume_enable=False)
+        )
+        producer = await stack.enter_async_context(Producer("PG_Why", config))
+        half = await stack.enter_async_context(
+            TransactionProducer("TG_Why", java_namesrv.address, check=lambda _message: unknown)
+        )
+        level = await producer.send(Message(topic, b"x", delay_time_level=18), timeout_s=60)
+        timer = await producer.send(Message(topic, b"x", deliver_time_ms=SystemClock().time_ms() + 600_000))
+        opened = await half.send_in_transaction(Message(topic, b"x"), lambda _message: unknown)
+        other = await producer.send(Message("WhyOther", b"x"))
+        stored = await producer.send(Message(topic, b"x", tags="a", keys="k"))
+        for group, handler in (
+            ("CG_Taken", accept),
+            ("CG_Refusing", refuse),
+            ("CG_Burying", bury),
+        ):
+            consumer = await stack.enter_async_context(PushConsumer(group, config, handler=handler))
+            await consumer.subscribe(topic)
+        # Two clients of this process, without traces, which would show that one has consumed it.
+        for address, tag in ((java_namesrv.address, "a"), (f"{java_namesrv.address};127.0.0.1:1", "b")):
+            consumer = await stack.enter_async_context(PushConsumer("CG_Split", address, handler=accept))
+            await consumer.subscribe(topic, tag)
+
+        async def becomes(outcome: str, group: str = "CG_Taken", **message: str) -> str:
+            async with asyncio.timeout(60):
+                while (found := (await why(admin, group, topic, **message)).data)["outcome"] != outcome:
+                    pass
+            return " ".join(found["sentences"])
+
+        await becomes("notFound", key="none")
+        await becomes("otherTopic", msg_id=other.offset_msg_id)
+        await becomes("delayed", msg_id=level.msg_id)
+        await becomes("delayed", msg_id=timer.msg_id)
+        await becomes("halfOpen", msg_id=opened.msg_id)
+        await becomes("suspended", "CG_Suspended", key="k")
+        await becomes("retrying", "CG_Refusing", key="k")
+        await becomes("deadLetter", "CG_Burying", key="k")
+        await becomes("conflict", "CG_Split", key="k")
+        assert "Owner: client" in await becomes("consumed", key="k")
+        await becomes("caughtUp")
+        async with asyncio.timeout(30):
+            while "Trace: consumed with success" not in await becomes("consumed", msg_id=stored.msg_id):
+                pass
+
+
 @pytest.mark.soak
 @pytest.mark.java
 @pytest.mark.timeout(600)
@@ -78,3 +154,52 @@ async def test_client_and_producer_work_with_apaches_4_9(java: Java):
     broker = await asyncio.to_thread(java.broker, namesrv.address)
     await run_scenario(namesrv.address, broker.address)
     await run_producer_scenario(namesrv.address)
+
+
+# Commands at servers of 4.9, with words that they print.
+OLD_COMMANDS = (
+    ("updateTopic -c DefaultCluster -t Old -r 2 -w 2", "create topic to"),
+    ("updateSubGroup -c DefaultCluster -g CG_Old", "create subscription group to"),
+    ("sendMessage -t Old -p hello -k key-1 -c tag", "SEND_OK"),
+    ("clusterList", "V4_9_7"),
+    ("topicList", "Old"),
+    ("topicRoute -t Old", "broker-a"),
+    ("topicStatus -t Old", "broker-a"),
+    ("brokerStatus -b {broker}", "V4_9_7"),
+    ("getBrokerConfig -b {broker}", "brokerName"),
+    ("updateBrokerConfig -b {broker} -k fileReservedTime -v 48", "success"),
+    ("getNamesrvConfig", "listenPort"),
+    ("printMsg -t Old", "hello"),
+    ("queryMsgByKey -t Old -k key-1", "key-1"),
+    ("export Old --to -", '"topic":"Old"'),
+    ("consumerProgress", "#Group"),
+    ("statsAll -t Old", "Old"),
+    ("updateTopicPerm -b {broker} -t Old -p 4", "success"),
+    ("why CG_Old Old -k key-1", "Stored: queue"),
+    ("doctor --severity error", "no faults found"),
+    ("deleteSubGroup -c DefaultCluster -g CG_Old --yes", "delete subscription group"),
+    ("deleteTopic -c DefaultCluster -t Old --yes", "success"),
+)
+# What 4.9 cannot do is said in one line.
+NEWER_COMMANDS = ("haStatus -b {broker}", "popStatus -g CG_Old", "listUser -b {broker}", "listAcl -b {broker}")
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.timeout(600)
+def test_mqadmin_works_with_apaches_4_9(java: Java):
+    java.server_version = "4.9.7"
+    namesrv = java.namesrv()
+    broker = java.broker(namesrv.address)
+
+    def run(command: str) -> Ran:
+        return run_ours([*command.format(broker=broker.address).split(), "-n", namesrv.address])
+
+    for command, words in OLD_COMMANDS:
+        ran = run(command)
+        assert words in ran.out, (command, ran)
+        assert not ran.failed, (command, ran)
+    for command in NEWER_COMMANDS:
+        ran = run(command)
+        assert ran.failed, (command, ran)
+        assert ran.err.startswith("mqadmin: "), (command, ran)
