@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -27,6 +28,7 @@ _UNWRITABLE: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.E
 _LONGEST_SUMMARY: Final = 200
 # Below this width help shows summaries under the names, not beside them.
 _LEAST_BESIDE: Final = 60
+_LEAST_WIDTH: Final = 20
 
 
 def new_app(**options: Any) -> typer.Typer:
@@ -108,6 +110,17 @@ def lazy_app(
                 command = _built(name, load(name))
             return name, command, rest
 
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            _fit(formatter)
+            super().format_help(ctx, formatter)
+
+        def format_options(self, ctx: Any, formatter: Any) -> None:
+            if formatter.width >= _LEAST_BESIDE:
+                super().format_options(ctx, formatter)
+                return
+            _write_options_below(self, ctx, formatter)
+            self.format_commands(ctx, formatter)
+
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             listed = {name for _, names in sections for name in names}
             others = [name for name in self.list_commands(ctx) if name not in listed]
@@ -140,6 +153,20 @@ def _write_summaries(formatter: Any, rows: Sequence[tuple[str, str]]) -> None:
         formatter.write_text(name)
         with formatter.indentation():
             formatter.write_text(summary)
+
+
+def _fit(formatter: Any) -> None:
+    """Let help fit a terminal of less than 50 columns, which typer takes to be wider."""
+    formatter.width = max(min(formatter.width, get_terminal_size().columns - 2), _LEAST_WIDTH)
+
+
+def _write_options_below(command: Any, ctx: Any, formatter: Any) -> None:
+    """Write arguments and options for a narrow terminal, each with its help below it."""
+    for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+        found = [each.get_help_record(ctx) for each in command.get_params(ctx) if each.param_type_name == kind]
+        if rows := [row for row in found if row is not None]:
+            with formatter.section(heading):
+                _write_summaries(formatter, rows)
 
 
 def run_app(app: typer.Typer, name: str) -> None:
@@ -185,11 +212,33 @@ def _built(name: str, function: Callable[..., None]) -> Any:
     sub_app.command(name, cls=_QuickCommand, context_settings=CONTEXT)(function)
     command = get_command(sub_app)
     command.name = name
+    for param in command.params:
+        if param.param_type_name == "argument":
+            _show_plainly(param)
     return command
 
 
+def _show_plainly(argument: Any) -> None:
+    """Let help name an argument by its metavar alone: typer adds braces and the type in Python."""
+    name = argument.metavar or argument.name.upper()
+    name += "..." if argument.nargs != 1 and not name.endswith("...") else ""
+    record = argument.get_help_record
+    argument.get_usage_pieces = lambda _ctx: [name if argument.required else f"[{name}]"]
+    argument.get_help_record = lambda ctx: (name, record(ctx)[1])
+
+
 class _QuickCommand(TyperCommand):
-    """A command whose texts and flags are not converted."""
+    """A command whose texts and flags are not converted, and whose help fits a narrow terminal."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _fit(formatter)
+        super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        if formatter.width >= _LEAST_BESIDE:
+            super().format_options(ctx, formatter)
+        else:
+            _write_options_below(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _take_texts_as_they_are(self.get_params(ctx))

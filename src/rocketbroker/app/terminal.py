@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -73,6 +74,34 @@ def json_list(data: Mapping[str, Any], name: str) -> Iterator[Callable[[Any], No
         yield add
     finally:
         print("]}")
+
+
+# A command line in a text: up to the end or to what follows a semicolon.
+_COMMAND = re.compile(r"(mqadmin (?:(?!; ).)*)(?:; )?")
+
+
+def prose(text: str, indent: str = "", *, err: bool = False) -> str:
+    """Return sentences folded between words to the width of the terminal; elsewhere as one line.
+
+    Command lines of mqadmin stay whole, each on lines of its own, so that they can be copied.
+
+    Args:
+        text: the sentences.
+        indent: begins each line.
+        err: it is for stderr.
+    """
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return indent + text
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    width = get_terminal_size().columns
+    fold = partial(fill, width=width, break_long_words=False, break_on_hyphens=False)
+    parts = [part.strip() for part in _COMMAND.split(text) if part.strip()]
+    return "\n".join(
+        indent + part if part.startswith("mqadmin ") else fold(part, initial_indent=indent, subsequent_indent=indent)
+        for part in parts
+    )
 
 
 def clear_screen() -> None:

@@ -86,6 +86,18 @@ def test_each_option_says_what_it_does_and_what_it_takes(name: str):
             assert each.help, (path, each.name)
 
 
+def test_help_fits_a_terminal_of_40_columns():
+    for words in (["-h"], ["why", "-h"], ["export", "-h"]):
+        shown = CliRunner().invoke(app_of("mqadmin"), words, env={"COLUMNS": "40"}).stdout
+        assert [line for line in shown.splitlines() if len(line) > 40] == []
+
+
+def test_an_argument_is_named_by_its_metavar():
+    shown = CliRunner().invoke(app_of("mqadmin"), ["export", "-h"]).stdout
+    assert "mqadmin export [OPTIONS] TOPIC...\n" in shown.replace("root", "mqadmin")
+    assert "  TOPIC...  Topics to export.  [required]" in shown
+
+
 @pytest.mark.parametrize(
     ("name", "mistyped", "right"),
     [

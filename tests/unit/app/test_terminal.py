@@ -15,6 +15,7 @@ from rocketbroker.app.terminal import (
     Table,
     escaped,
     json_text,
+    prose,
     say,
     say_json,
 )
@@ -48,6 +49,30 @@ def test_json_has_the_same_value_without_controls(indent, capsys):
     text = capsys.readouterr().out
     assert json.loads(text) == json.loads(json_text({BAD: [BAD]})) == {BAD: [BAD]}
     assert not controls(text)
+
+
+ADVICE = (
+    "keep less, which removes all older ones: mqadmin updateBrokerConfig -b h:1 -k a -v 36; then: mqadmin x -n 'h;i'"
+)
+
+
+def test_sentences_are_folded_on_a_terminal_and_commands_are_not(monkeypatch: pytest.MonkeyPatch):
+    assert prose(ADVICE, "  ") == f"  {ADVICE}"
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert prose(ADVICE, "  ").splitlines() == [
+        "  keep less, which",
+        "  removes all older",
+        "  ones:",
+        "  mqadmin updateBrokerConfig -b h:1 -k a -v 36",
+        "  then:",
+        "  mqadmin x -n 'h;i'",
+    ]
+    assert prose("a client-id-that-is-longer-than-a-line of h:1").splitlines() == [
+        "a",
+        "client-id-that-is-longer-than-a-line",
+        "of h:1",
+    ]
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -23,7 +23,7 @@ import typer
 from rocketbroker.app.mqadmin.access import client_settings
 from rocketbroker.app.mqadmin.client_warnings import warnings_on_stderr
 from rocketbroker.app.mqadmin.named_clusters import CHOSEN, EXPECTED_BROKERS, GIVEN_SERVERS, chosen_cluster
-from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, say
+from rocketbroker.app.terminal import Table, clear_screen, confirmed, print_json, print_table, prose, say
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_config import ClientConfig
@@ -323,8 +323,8 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def print_error(reason: str) -> None:
-    """Print the reason to stderr as one line."""
-    say("mqadmin:", " ".join(reason.split()), err=True)
+    """Print the reason to stderr as one line, which a terminal folds."""
+    say(prose(f"mqadmin: {' '.join(reason.split())}", err=True), err=True)
 
 
 def with_hint(error: RocketBrokerError) -> str:

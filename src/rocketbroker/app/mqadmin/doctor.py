@@ -19,6 +19,7 @@ from rocketbroker.app.mqadmin.checks.name_servers import advertised_addresses, m
 from rocketbroker.app.mqadmin.checks.topics import routes
 from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.app.mqadmin.remedies import counted
+from rocketbroker.app.terminal import prose
 from rocketbroker.client.admin.admin_client import AdminClient
 
 
@@ -43,13 +44,17 @@ async def doctor(
     lines = [
         line
         for found in findings
-        for line in (f"{found.severity.value.upper()} {found.subject}: {found.evidence}", f"    {found.remedy}", "")
+        for line in (
+            prose(f"{found.severity.value.upper()} {found.subject}: {found.evidence}"),
+            prose(found.remedy, "    "),
+            "",
+        )
     ]
     servers, brokers = counted(len(facts.name_servers), "name server"), counted(len(facts.brokers), "broker")
     asked = f"{servers}, {brokers} and {counted(len(facts.groups), 'group')}"
     faults = counted(len(findings), "fault")
-    lines.append(f"{faults if findings else 'no faults'} found; asked {asked}")
-    lines += [f"not known: {each}" for each in facts.unknown]
+    lines.append(prose(f"{faults if findings else 'no faults'} found; asked {asked}"))
+    lines += [prose(f"not known: {each}") for each in facts.unknown]
     failures = [f"{faults} found"] if findings else []
     return Report(data, lines, failures)
 

@@ -9,6 +9,7 @@ from rocketbroker.app.mqadmin.command import Report, sub_command
 from rocketbroker.app.mqadmin.message_facts import find
 from rocketbroker.app.mqadmin.message_fate import Answer, Outcome, explain
 from rocketbroker.app.mqadmin.remedies import mqadmin
+from rocketbroker.app.terminal import prose
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError
 
@@ -55,7 +56,7 @@ async def why(
         "queueId": facts.queue.queue_id if facts and facts.queue else -1,
         "queueOffset": facts.offset if facts else -1,
     }
-    return Report(data, [*answer.sentences, "", f"What to do: {answer.advice}"])
+    return Report(data, [*map(prose, answer.sentences), "", prose(f"What to do: {answer.advice}")])
 
 
 async def _no_topic(admin: AdminClient, topic: str) -> Answer:
