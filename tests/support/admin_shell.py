@@ -12,7 +12,7 @@ LIMIT_S = 200.0
 
 
 class Printed(NamedTuple):
-    """What a command wrote to its two streams."""
+    """Output of a command on its two streams."""
 
     out: str
     err: str
