@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rocketbroker.auth.access_store import FILE_NAME, AccessStore, AccessTable
+from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.errors import AuthError, AuthValueError
 from rocketbroker.auth.plain_acl import plain_acl_files, read_plain_acl
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
@@ -176,16 +177,19 @@ class AccessControl:
         return cls(config, cluster, folder, clock, open_codes, is_slave=is_slave)
 
     @classmethod
-    def of_broker(cls, settings: BrokerSettings, clock: Clock) -> Self | None:
-        """Return the access control of a broker, ``None`` if it is off."""
+    def of_broker(cls, settings: BrokerSettings, clock: Clock, audit: AuditLog) -> Self | None:
+        """Return the access control of a broker, ``None`` if it is off; ``audit`` takes what it refuses."""
         config = settings.store
-        return cls.of(
+        made = cls.of(
             settings.transport,
             settings.broker.broker_cluster_name,
             config.config_dir,
             clock,
             is_slave=config.broker_role == "SLAVE",
         )
+        if made is not None:
+            made.guard.audit = audit
+        return made
 
     @staticmethod
     def _users_of(config: AuthSettings) -> list[User]:

@@ -28,6 +28,7 @@ from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
 from rocketbroker.app.stats_log import StatsLog
 from rocketbroker.app.warm_up import import_modules
+from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.broker.broker_protection import BrokerProtection
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
@@ -143,9 +144,10 @@ class BrokerController:
         self.consumer_filters = ConsumerFilterManager(folder / "consumerFilter.json", config, clock, submit)
         self._request_modes = MessageRequestModeManager(folder / "messageRequestMode.json", config, submit)
         self._timer_metrics = TimerMetrics(folder / "timermetrics", submit)
+        self._audit = AuditLog(f"{config.broker_name}_{config.broker_id}", clock)
         # Name servers and other brokers
         self._tls = RemotingTls(settings.transport)
-        self.access = AccessControl.of_broker(settings, clock)
+        self.access = AccessControl.of_broker(settings, clock, self._audit)
         signer = own_signer(settings.transport)
         self._network = network = OuterNetwork(
             config,
@@ -258,6 +260,7 @@ class BrokerController:
             (SLAVE, self.replication.replica_log),
             (ANY_ROLE, self._persist),
             (ANY_ROLE, self.access or PartList()),
+            (ANY_ROLE, self._audit),
             (ANY_ROLE, MissingTableReport(self._tables, store.commit_log)),
             (ANY_ROLE, OffsetRecovery(self.consumer_offsets, store.queues, self._persist.drain)),
             (ANY_ROLE, OffsetFlushService(self.consumer_offsets, self.schedule, config, self._settings.store)),
@@ -498,6 +501,7 @@ class BrokerController:
                 self.acting.hand_over,
                 self._measure_disk,
                 self._tls.runtime_info,
+                self._audit,
                 None if self.access is None else self.access.store,
                 None if self.access is None else self.access.copy_seal,
             ),
@@ -518,6 +522,7 @@ class BrokerController:
                 self.connection_closed,
                 admit=mode,
                 is_trusted=mode.trusts,
+                on_refused=self._audit.refused_request,
                 parts_of=self._fast_failure.parts_of,
             ),
             tls=self._tls.server,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
+from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.common.config.log_settings import BrokerLogSettings, LogSettings
 
 #: A server, by which its files are named.
@@ -20,10 +21,13 @@ ServerKind = Literal["broker", "namesrv", "proxy"]
 
 STATS_LOGGER: Final = "rocketbroker.stats"
 WATERMARK_LOGGER: Final = "rocketbroker.watermark"
-#: Logger of metricsExporterType=LOG, whose lines are whole documents for a collector.
+#: Logger of metricsExporterType=LOG.
 METRICS_LOGGER: Final = "rocketbroker.metrics.log_exporter"
-#: Loggers of figures that are written by the clock: to files, never to the terminal, and at any level of the log.
-FILE_ONLY: Final = frozenset({STATS_LOGGER, WATERMARK_LOGGER, METRICS_LOGGER})
+#: Loggers of figures that are written by the clock, and of the audit: to files, never to the terminal, and at any level
+#: of the log.
+FILE_ONLY: Final = frozenset({STATS_LOGGER, WATERMARK_LOGGER, METRICS_LOGGER, AUDIT_LOGGER})
+# Those whose lines are whole documents, with the end of the file's name.
+_DOCUMENTS: Final = {METRICS_LOGGER: "metrics", AUDIT_LOGGER: "audit"}
 
 # File by the first of a logger's prefixes; other loggers of a server write to the file that has its kind as its name.
 _BROKER_FILES: Final = (
@@ -237,7 +241,7 @@ class LogFiles(logging.Handler):
             path = self._folder / f"{name}.log"
             file = LogFile(path, config.log_file_max_size, config.log_file_max_num, self._report)
             self._files[name] = file
-        text = record.getMessage() if record.name == METRICS_LOGGER else self.format(record)
+        text = record.getMessage() if record.name in _DOCUMENTS else self.format(record)
         file.write(f"{text}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
@@ -247,8 +251,8 @@ class LogFiles(logging.Handler):
         super().close()
 
     def _name_of(self, logger: str) -> str:
-        if logger == METRICS_LOGGER:
-            return f"{self._kind}_metrics"
+        if logger in _DOCUMENTS:
+            return f"{self._kind}_{_DOCUMENTS[logger]}"
         if self._kind != "broker":
             return self._kind
         found = (name for prefix, name in _BROKER_FILES if logger == prefix or logger.startswith(f"{prefix}."))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rocketbroker.app.access_control import AccessControl, own_binder, own_signer
 from rocketbroker.app.logging_setup import set_level
 from rocketbroker.app.server_process import limits_of
+from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.request_rights import ROUTE_READS
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
@@ -24,7 +25,9 @@ from rocketbroker.namesrv.broker_table import HolderProbe
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.min_broker_id_notifier import MinBrokerIdNotifier, MinBrokerIdSender
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
+from rocketbroker.processor.namesrv.changes import namesrv_changes
 from rocketbroker.processor.namesrv_table import ConfigStore, NamesrvExecutors, namesrv_routes
+from rocketbroker.processor.support.audited import audit_of
 from rocketbroker.transport.access import ProtectedMode
 from rocketbroker.transport.endpoint import EndpointHooks
 from rocketbroker.transport.remoting_client import RemotingClient
@@ -68,16 +71,25 @@ class NamesrvController:
         executors = NamesrvExecutors(persist=self._executor, decode=self._decoder)
         store = ConfigStore(settings.models, settings.persist_path, self._settings_changed)
         table = None if self.access is None else self.access.store
-        self.routes = namesrv_routes(
-            config, self.route_info_manager, self.kv_config_manager, store, executors, clock, table
-        )
+        routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock, table)
+        self._audit = AuditLog("namesrv", clock)
+        if self.access is not None:
+            self.access.guard.audit = self._audit
+        changes = namesrv_changes(self.route_info_manager, self.kv_config_manager, settings.models, table)
+        audit = audit_of(changes, self._audit)
+        self.routes = {code: audit(route) for code, route in routes.items()}
         mode = ProtectedMode(transport)
         self._server = RemotingServer(
             self.routes if self.access is None else self.access.guard.routes(self.routes),
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),
-            hooks=EndpointHooks(on_close=self.route_info_manager.connection_closed, admit=mode, is_trusted=mode.trusts),
+            hooks=EndpointHooks(
+                on_close=self.route_info_manager.connection_closed,
+                admit=mode,
+                is_trusted=mode.trusts,
+                on_refused=self._audit.refused_request,
+            ),
             tls=self._tls.server,
             send_away_s=lambda: transport.send_away_s,
         )
@@ -87,7 +99,7 @@ class NamesrvController:
                 config.address_server_bind_address, config.address_server_port, self._name_servers, self._tls.server
             )
         self.metrics = self._make_metrics_port(mode)
-        parts = self.access, self._server, self.address_server, self.metrics
+        parts = self.access, self._audit, self._server, self.address_server, self.metrics
         self._parts = PartList(*(part for part in parts if part is not None))
 
     def _make_metrics_port(self, mode: ProtectedMode) -> "NamesrvMetricsPort | None":

@@ -5,6 +5,7 @@ from typing import Self
 
 from rocketbroker.app.access_control import check_classes, inner_user
 from rocketbroker.auth.access_copy import AccessCopy
+from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import copy_seal
@@ -38,6 +39,7 @@ class ProxyAccess:
         copy, seal = AccessCopy(), copy_seal(inner.name, inner.secret)
         rights, codes = RequestRights(config.proxy_cluster_name), CheckedCodes(config.authorization_enabled)
         self._guard = RequestGuard(copy, rights, clock, codes)
+        self._guard.audit = self._audit = AuditLog("proxy", clock)
         self.users = ClusterUsers(copy, seal, config, brokers.registered, brokers.asked)
         self.calls = CallGuard(self._guard, lambda: self.users.problem)
 
@@ -67,8 +69,9 @@ class ProxyAccess:
 
     async def start(self) -> None:
         """Take the users of the brokers, and follow them."""
+        await self._audit.start()
         await self.users.start()
 
     async def stop(self) -> None:
         """End what waits."""
-        await stop_all(self.users.stop, self._guard.late_refusals.stop)
+        await stop_all(self.users.stop, self._guard.late_refusals.stop, self._audit.stop)

@@ -11,6 +11,7 @@ from typing import Final, Self, TextIO
 
 from rocketbroker.app.log_files import FILE_ONLY, LogFiles, ServerKind, log_folder
 from rocketbroker.app.logging_setup import FORMAT, FloodFilter, LineFormatter, set_up_logging, truncated
+from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.common.config.log_settings import LogSettings
 
 # Records that wait for one thread; further ones are dropped and counted.
@@ -130,8 +131,9 @@ class ServerLog(logging.Handler):
         set_up_logging(self._config.log_level or None)
         logging.getLogger().handlers[:] = [self]
         for name in FILE_ONLY:
-            # As in rmq.broker.logback.xml, logLevel does not silence figures.
-            logging.getLogger(name).setLevel(logging.INFO if self._files is not None else logging.CRITICAL)
+            # As in rmq.broker.logback.xml, logLevel does not silence figures. Nor does it silence the audit.
+            is_on = self._files is not None and (name != AUDIT_LOGGER or self._config.audit_log_enable)
+            logging.getLogger(name).setLevel(logging.INFO if is_on else logging.CRITICAL)
         self._terminal.start()
         if self._files is not None:
             self._files.start()
@@ -145,7 +147,7 @@ class ServerLog(logging.Handler):
                 sink.stop()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Called by logging; figures that are written by the clock are no flood."""
+        """Called by logging; figures that are written by the clock are no flood, and the audit counts its own."""
         return record.name in FILE_ONLY or self._flood.filter(record)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -145,7 +145,8 @@ class Authenticator:
     ) -> bool:
         if binding is None:
             raise AuthenticationError(
-                f"{BOUND_SIGNATURE}: this connection has no nonce. Ask for it by request code {NONCE_CODE} first"
+                f"{BOUND_SIGNATURE}: this connection has no nonce. Ask for it by request code {NONCE_CODE} first",
+                name,
             )
         user = self._rules.users.get(name)
         return binding.verifies(signature, self._nobodys if user is None else user.secret, code, fields, body)
@@ -165,10 +166,12 @@ class Authenticator:
             shown = name if name.isascii() and name.isprintable() else ascii(name)
             raise AuthenticationError(
                 f"User:{shown[:MAX_NAME_LENGTH]}: check signature failed. No user of this name has the secret that "
-                "signed the request"
+                "signed the request",
+                name,
             )
         if not user.is_enabled:
             raise AuthenticationError(
-                f"User:{name} is disabled. To enable it: mqadmin updateUser -c <cluster> -u {quote(name)} -s enable"
+                f"User:{name} is disabled. To enable it: mqadmin updateUser -c <cluster> -u {quote(name)} -s enable",
+                name,
             )
         return user

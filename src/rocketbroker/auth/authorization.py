@@ -271,15 +271,15 @@ class AccessRules:
         """
         user = self.users.get(username)
         if user is None:
-            raise AuthorizationError(f"User:{username} not found.")
+            raise AuthorizationError(f"User:{username} not found.", username)
         if not user.is_enabled:
-            raise AuthorizationError(f"User:{username} is disabled.")
+            raise AuthorizationError(f"User:{username} is disabled.", username)
         if user.is_super:
             return
         missing = self._missing(username, rights, address, cluster)
         if missing is not None:
             right, verdict = missing
-            raise AuthorizationError(refusal(username, right, address, verdict))
+            raise AuthorizationError(refusal(username, right, address, verdict), username)
 
     def _missing(
         self, username: str, rights: Iterable[Right], address: str, cluster: str

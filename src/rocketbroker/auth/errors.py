@@ -15,9 +15,22 @@ class AuthConflictError(AuthValueError):
     """Change that does not fit the table: the user or the policy exists already, or does not exist."""
 
 
-class AuthenticationError(AuthError):
+class RefusalError(AuthError):
+    """Refused request.
+
+    Args:
+        text: the reason.
+        username: the user that it names, ``None`` if it names none.
+    """
+
+    def __init__(self, text: str, username: str | None = None) -> None:
+        super().__init__(text)
+        self.username = username
+
+
+class AuthenticationError(RefusalError):
     """Request without valid credentials (AuthenticationException)."""
 
 
-class AuthorizationError(AuthError):
+class AuthorizationError(RefusalError):
     """Request of a user that lacks the right (AuthorizationException)."""

@@ -72,7 +72,7 @@ class Grant:
         name = self.user.name
         now = rules.users.get(name)
         if now is not None and now.secret != self.user.secret:
-            raise AuthorizationError(f"User:{name} has another secret now. Sign requests by that")
+            raise AuthorizationError(f"User:{name} has another secret now. Sign requests by that", name)
         rules.check(name, self._rights, self._address, self._cluster)
 
 

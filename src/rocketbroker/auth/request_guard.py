@@ -16,9 +16,10 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
+from rocketbroker.auth.audit_log import AuditLog, Source
 from rocketbroker.auth.authentication import Authenticator
 from rocketbroker.auth.authorization import AccessRules, Right
-from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
+from rocketbroker.auth.errors import AuthenticationError, AuthorizationError, RefusalError
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
@@ -101,6 +102,8 @@ class RequestGuard:
         store.on_change(lambda _: self.members.ask())
         #: Requests of users who lack the right.
         self.denied = 0
+        #: Takes each refusal, if a server has it.
+        self.audit: AuditLog | None = None
 
     def follow_loaded(self) -> None:
         """Check by the table that was loaded."""
@@ -187,7 +190,7 @@ class RequestGuard:
             except AuthenticationError as error:
                 return self._refused(error, connection, command)
             except AuthorizationError as error:
-                self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
+                self.report(error, code, connection.remote_address)
                 raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from None
             except CodecError as error:
                 raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
@@ -231,7 +234,7 @@ class RequestGuard:
     def _on_refusal(self, code: int, connection: Connection) -> Callable[[AuthorizationError], None]:
         def refused(error: AuthorizationError) -> None:
             self.denied += 1
-            self._refusals.add(f"request code {code} from {connection.remote_address}: {error}")
+            self.report(error, code, connection.remote_address)
 
         return refused
 
@@ -268,7 +271,8 @@ class RequestGuard:
             self.denied += 1
             raise AuthorizationError(
                 f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection. Set "
-                "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them"
+                "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them",
+                user.name,
             )
         if asks_right and not user.is_super:
             try:
@@ -305,7 +309,8 @@ class RequestGuard:
             self.denied += 1
             raise AuthorizationError(
                 f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection, and "
-                "those of gRPC cannot be. Call as another user"
+                "those of gRPC cannot be. Call as another user",
+                user.name,
             )
         if self._codes.authorizes and not user.is_super:
             try:
@@ -315,20 +320,33 @@ class RequestGuard:
                 raise
         return user
 
-    def failed(self, error: AuthenticationError, what: str, address: str) -> float:
-        """Count and log credentials that failed; return the seconds to wait before the answer.
+    def report(self, error: RefusalError, request: int | str, peer: str) -> None:
+        """Log a refusal, and enter it into the audit log.
+
+        Args:
+            error: the reason.
+            request: the request code, or the type of the request of a gRPC call.
+            peer: ``ip:port`` of the client.
+        """
+        what = f"request code {request}" if isinstance(request, int) else f"call of {request}"
+        self._refusals.add(f"{what} from {peer}: {error}")
+        if self.audit is not None:
+            self.audit.refused(Source(error.username, peer), request, str(error))
+
+    def failed(self, error: AuthenticationError, request: int | str, peer: str) -> float:
+        """Count and report credentials that failed; return the seconds to wait before the answer.
 
         Args:
             error: the failure.
-            what: the request, for the log.
-            address: IP address of the peer.
+            request: the request code, or the type of the request of a gRPC call.
+            peer: ``ip:port`` of the client.
         """
-        self._refusals.add(f"{what} from {address}: {error}")
-        return self.failed_attempts.failed(address)
+        self.report(error, request, peer)
+        return self.failed_attempts.failed(host_of(peer))
 
     def _refused(self, error: AuthenticationError, connection: Connection, command: Command) -> Answer:
         address = host_of(connection.remote_address)
-        delay_s = self.failed(error, f"request code {command.code}", address)
+        delay_s = self.failed(error, command.code, connection.remote_address)
         refusal = BrokerResponseError(ResponseCode.NO_PERMISSION, str(error))
         if not delay_s:
             raise refusal from None

@@ -31,8 +31,9 @@ RocketBrokerError
 ├── AuthError                  failure of access control (auth.errors)
 │   ├── AuthValueError         ... user, policy or file that is not valid
 │   │   └── AuthConflictError  ... user or policy that exists already, or does not
-│   ├── AuthenticationError    ... request without valid credentials
-│   └── AuthorizationError     ... request of a user that lacks the right
+│   └── RefusalError           ... refused request
+│       ├── AuthenticationError    ... without valid credentials
+│       └── AuthorizationError     ... of a user that lacks the right
 ├── NotSentError               contents of an answer to a request that a dry run did not send (client.admin.dry_run)
 ├── ClientError                failure of a client operation, with a tree of its own (client.core.errors)
 ├── ServerStateError           use of a server for tests that does not run, or is frozen (testing.rocketmq_server)

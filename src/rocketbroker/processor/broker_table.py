@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
@@ -43,6 +44,7 @@ from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.processor.ack_message import AckMessageRequests
 from rocketbroker.processor.admin.auth import AuthRequests
+from rocketbroker.processor.admin.changes import broker_changes
 from rocketbroker.processor.admin.clients import ClientRequests, ConsumerCalls
 from rocketbroker.processor.admin.groups import GroupRequests
 from rocketbroker.processor.admin.messages import MessageRequests
@@ -66,6 +68,7 @@ from rocketbroker.processor.recall_message import RecallMessageProcessor
 from rocketbroker.processor.send_message import SendMessageProcessor
 from rocketbroker.processor.send_reply_message import SendReplyMessageProcessor
 from rocketbroker.processor.slave_reads import SlaveReads, SlaveState
+from rocketbroker.processor.support.audited import audit_of
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.processor.support.long_answers import AnswerEncoder
 from rocketbroker.processor.support.pop_checks import PopChecks
@@ -101,6 +104,7 @@ class AdminParts:
         hand_over: called at a slave with a master that is about to register.
         measure_disk: measures the disk of a folder.
         tls_info: returns the keys of TLS in runtime information.
+        audit: takes changes that administrators make.
         access: users and policies, ``None`` without access control.
         copy_seal: seals the secrets in copies of them for slaves.
     """
@@ -121,6 +125,7 @@ class AdminParts:
     hand_over: Callable[[Master], Awaitable[None]]
     measure_disk: MeasureDisk
     tls_info: Callable[[], dict[str, str]]
+    audit: AuditLog
     access: AccessStore | None = None
     copy_seal: SecretSeal | None = None
 
@@ -322,7 +327,15 @@ def broker_routes(parts: BrokerParts) -> dict[int, Route]:
             encoder=encoder,
         ),
     ]
-    return routes_of(families, is_slave=parts.slave is not None)
+    changes = broker_changes(
+        parts.topic_configs,
+        parts.subscription_groups,
+        parts.consumer_offsets,
+        parts.request_modes,
+        admin.models,
+        admin.access,
+    )
+    return routes_of(families, is_slave=parts.slave is not None, around=audit_of(changes, admin.audit))
 
 
 def _messages(parts: BrokerParts, fast_failure: BrokerFastFailure) -> list[object]:

@@ -165,7 +165,7 @@ class CallGuard:
             return self._check(metadata, request, peer)
         except AuthenticationError as error:
             refusal = StatusError(Code.UNAUTHORIZED, str(error))
-            delay_s = self._guard.failed(error, f"call of {request.DESCRIPTOR.name}", host_of(peer))
+            delay_s = self._guard.failed(error, request.DESCRIPTOR.name, peer)
             # grpcio closes no single connection: a call beyond the bounds fails at once.
             waiting = self._guard.late_refusals.hold(host_of(peer), delay_s, refusal) if delay_s else None
             if waiting is not None:
@@ -173,6 +173,7 @@ class CallGuard:
                 await waiting
             raise refusal from None
         except AuthorizationError as error:
+            self._guard.report(error, request.DESCRIPTOR.name, peer)
             raise StatusError(Code.FORBIDDEN, str(error)) from None
 
     def refusal(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> StatusError | None:

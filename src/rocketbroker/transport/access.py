@@ -27,6 +27,8 @@ _WHITE_LISTS = {Audience.BROKER: "brokerWhiteList", Audience.ADMINISTRATION: "ad
 
 # (peer host, own host) -> audience that the peer belongs to.
 Admit = Callable[[str, str], Audience]
+# (connection, request code, reason) of a refused request.
+OnRefused = Callable[[Connection, int, str], None]
 
 
 def admit_all(_peer: str, _own: str) -> Audience:
@@ -81,18 +83,18 @@ class RouteTable(NamedTuple):
     by_prefix: dict[bytes, Route]
 
 
-def route_tables(routes: dict[int, Route]) -> dict[Audience, RouteTable]:
+def route_tables(routes: dict[int, Route], on_refused: OnRefused | None = None) -> dict[Audience, RouteTable]:
     """Return the route table of each audience; a guard rejects the codes beyond the audience.
 
     A connection gets its table when it is accepted, so that no message pays for the check.
     """
-    return {audience: _table(routes, audience) for audience in Audience}
+    return {audience: _table(routes, audience, on_refused) for audience in Audience}
 
 
-def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
+def _table(routes: dict[int, Route], audience: Audience, on_refused: OnRefused | None) -> RouteTable:
     refusals = RefusalLog(log)
     by_code = {
-        code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals))
+        code: route if route.audience <= audience else route.guarded(_refusal(route, audience, refusals, on_refused))
         for code, route in routes.items()
     }
     # A lookup by the first bytes saves a pass over the header.
@@ -102,13 +104,15 @@ def _table(routes: dict[int, Route], audience: Audience) -> RouteTable:
     return RouteTable(by_code, short | long)
 
 
-def _refusal(route: Route, admitted: Audience, refusals: RefusalLog) -> Guard:
+def _refusal(route: Route, admitted: Audience, refusals: RefusalLog, on_refused: OnRefused | None) -> Guard:
     """Return a guard that rejects every request of a route."""
     try:
         name = f"{route.code} ({RequestCode(route.code).name})"
     except ValueError:
         name = str(route.code)
     white_list = _WHITE_LISTS[route.audience]
+    # Without the port: what comes again is counted, not written.
+    reason = f"protectedMode: for {route.audience.word}, the peer is admitted as {admitted.word}"
 
     def refuse(connection: Connection, _command: Command) -> None:
         text = (
@@ -116,6 +120,8 @@ def _refusal(route: Route, admitted: Audience, refusals: RefusalLog) -> Guard:
             f"admitted as {admitted.word}; add its address to {white_list}, or set protectedMode=false"
         )
         refusals.add(text)
+        if on_refused is not None:
+            on_refused(connection, route.code, reason)
         raise BrokerResponseError(ResponseCode.NO_PERMISSION, text)
 
     return refuse

@@ -21,7 +21,7 @@ from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.transport.access import Admit, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.access import Admit, OnRefused, RouteTable, admit_all, is_this_machine, route_tables
 from rocketbroker.transport.go_away import leaving_routes
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import Cause, RequestMeter
@@ -179,6 +179,7 @@ class EndpointHooks(NamedTuple):
         on_close: called when a connection is closed or lost.
         admit: chooses the audience of a peer by the peer's host and the host it connected to.
         is_trusted: returns true for a peer that may use the connections kept for administrators, by the same hosts.
+        on_refused: called with a request that protected mode refuses: the connection, the request code and the reason.
         before_request: called with each request of this side before it is encoded.
         parts_of: returns where the time of a slow answer went, by the future that a handler returned.
     """
@@ -187,6 +188,7 @@ class EndpointHooks(NamedTuple):
     on_close: Callable[[Connection], None] | None = None
     admit: Admit = admit_all
     is_trusted: Callable[[str, str], bool] = is_this_machine
+    on_refused: OnRefused | None = None
     before_request: Callable[[Command], None] | None = None
     parts_of: Callable[[Any], Cause | None] = _no_parts
 
@@ -214,7 +216,7 @@ class Endpoint:
     ) -> None:
         self.hooks = hooks
         self._routes = routes
-        self._tables = route_tables(routes)
+        self._tables = route_tables(routes, hooks.on_refused)
         self.meter = RequestMeter(routes, limits.slow_request_s)
         self.throttles = throttles
         self.limits = limits
@@ -326,7 +328,7 @@ class Endpoint:
 
         Such a peer asks for a new route and sends elsewhere, before its connection is closed under its requests.
         """
-        self._tables = route_tables(leaving_routes(self._routes))
+        self._tables = route_tables(leaving_routes(self._routes), self.hooks.on_refused)
         self.readmit()
 
     async def wait_until_left(self, timeout_s: float) -> None:

@@ -73,6 +73,7 @@ class TestNames:
             ("rocketbroker.proxy.receipts", "proxy"),
             ("rocketbroker.stats", "stats"),
             ("rocketbroker.watermark", "watermark"),
+            ("rocketbroker.audit_log", "broker_audit"),
             ("rocketbroker.broker.timer.timer_message_store", "broker"),
             ("asyncio", "broker"),
         ],

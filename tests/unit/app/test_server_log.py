@@ -14,9 +14,11 @@ import pytest
 from rocketbroker.app import logging_setup, server_log
 from rocketbroker.app.log_files import FILE_ONLY, METRICS_LOGGER, STATS_LOGGER
 from rocketbroker.app.server_log import LogSink, ServerLog
+from rocketbroker.auth.audit_log import AuditLog, Source
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.metrics import log_exporter
 from rocketbroker.metrics.data_points import Batch, OtelName, Point, Points
+from tests.support.fakes import FakeClock
 
 LOGGER = "rocketbroker.store.test"
 
@@ -106,6 +108,20 @@ def test_the_level_of_the_log_silences_no_figures(terminal: io.StringIO, tmp_pat
         logging.getLogger(STATS_LOGGER).info("a figure")
 
     assert "a figure" in (tmp_path / "stats.log").read_text()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_audit_has_a_file_at_any_level_unless_it_is_off(terminal: io.StringIO, tmp_path: Path, is_on: bool):
+    config = BrokerConfig(log_dir=str(tmp_path), log_level="ERROR", audit_log_enable=is_on)
+    with ServerLog(config, "broker", terminal=terminal):
+        audit = AuditLog("broker-a_0", FakeClock())
+        assert audit.is_on is is_on
+        audit.refused(Source("eve", "192.0.2.7:1"), 25, "no right")
+
+    assert terminal.getvalue() == ""
+    written = [path.read_text() for path in tmp_path.iterdir()]
+    assert [json.loads(text)["user"] for text in written] == ["eve"] * is_on
+    assert [path.name for path in tmp_path.iterdir()] == ["broker_audit.log"] * is_on
 
 
 def test_a_mistake_in_a_line_does_not_reach_its_caller(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch):

@@ -111,6 +111,19 @@ async def test_a_refused_request_is_rejected_before_its_header_is_looked_at():
     assert transport.answers[0].code == ResponseCode.NO_PERMISSION
 
 
+async def test_a_refusal_is_reported_without_the_port_of_the_peer():
+    reported: list[tuple[str, int, str]] = []
+    connection, _, _ = connect(
+        ROUTES,
+        admit=lambda _peer, _own: CLIENT,
+        on_refused=lambda peer, code, reason: reported.append((peer.remote_address, code, reason)),
+    )
+    feed(connection, frame(17) + frame(310))
+
+    reason = "protectedMode: for administration, the peer is admitted as client"
+    assert reported == [("192.0.2.7:4000", 17, reason)]
+
+
 async def test_a_refused_oneway_request_is_not_answered():
     connection, transport, _ = connect(ROUTES, admit=lambda _peer, _own: CLIENT)
 

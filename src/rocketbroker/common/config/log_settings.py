@@ -41,6 +41,12 @@ class LogSettings(ConfigModel):
         "Number of renamed files that are kept of each log file, in otherdays; the oldest is deleted.",
         whole(1, 1_000, own=True),
     )
+    audit_log_enable: Flag = setting(
+        True,
+        "Write a log file of administrative changes and refused requests, a JSON object a line, where there are log "
+        "files.",
+        Trait(own=True),
+    )
 
 
 class BrokerLogSettings(LogSettings):

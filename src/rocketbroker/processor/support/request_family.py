@@ -92,8 +92,15 @@ def answers(
     return mark
 
 
-def routes_of(families: Iterable[object], *, is_slave: bool = False) -> dict[int, Route]:
+def routes_of(
+    families: Iterable[object], *, is_slave: bool = False, around: Callable[[Route], Route] | None = None
+) -> dict[int, Route]:
     """Route all codes that the families answer, each to its bound method.
+
+    Args:
+        families: objects with marked methods.
+        is_slave: let a slave reject what its methods mark.
+        around: returns the route to serve for each route; a slave's rejection stays outside.
 
     Raises:
         ValueError: Two methods answer one code.
@@ -113,6 +120,8 @@ def routes_of(families: Iterable[object], *, is_slave: bool = False) -> dict[int
                     runs=runs,
                     asks=note.asks,
                 )
+                if around is not None:
+                    table.routes[note.code] = around(table.routes[note.code])
                 if is_slave and note.at_slave is not None:
                     table.routes[note.code] = table.routes[note.code].guarded(note.at_slave.guard)
     return table.routes
