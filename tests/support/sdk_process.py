@@ -22,7 +22,7 @@ COMMIT or ROLLBACK.
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,18 @@ class SdkProcess:
     _sent: int = 0
 
     @classmethod
-    def start(cls, language: str, endpoints: str, home: Path) -> "SdkProcess":
-        """Start a driver; `endpoints` is "host:port" of the proxy, `home` takes its output and the SDK's logs."""
+    def start(
+        cls, language: str, endpoints: str, home: Path, variables: Mapping[str, str] | None = None
+    ) -> "SdkProcess":
+        """Start a driver.
+
+        Args:
+            language: one of those of the SDKs.
+            endpoints: "host:port" of the proxy.
+            home: takes its output and the SDK's logs.
+            variables: of its environment. The drivers of Python and Go sign by SDK_ACCESS_KEY and SDK_SECRET_KEY; that
+                of Python uses TLS with SDK_TLS, as that of Go always does.
+        """
         log = home / f"{language}.out"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -54,7 +64,7 @@ class SdkProcess:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=home,
-                env={**os.environ, "HOME": str(home)},
+                env={**os.environ, "HOME": str(home), **(variables or {})},
             )
         sdk = cls(language, JavaProcess(f"the {language} SDK", process, log))
         sdk.process.wait_until(lambda: bool(sdk.events("ready")), BOOT_LIMIT, "start")

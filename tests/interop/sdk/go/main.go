@@ -120,7 +120,9 @@ func describe(name string, message *rmq.MessageView) fields {
 
 func config(given command) *rmq.Config {
 	return &rmq.Config{
-		Endpoint: os.Args[1], ConsumerGroup: given.Group, Credentials: &credentials.SessionCredentials{},
+		Endpoint: os.Args[1], ConsumerGroup: given.Group, Credentials: &credentials.SessionCredentials{
+			AccessKey: os.Getenv("SDK_ACCESS_KEY"), AccessSecret: os.Getenv("SDK_SECRET_KEY"),
+		},
 	}
 }
 

@@ -1,11 +1,13 @@
 """The official Python SDK under a test's control: commands on stdin, events on stdout, both one JSON object a line.
 
-tests/support/sdk_process.py lists them. The argument is the address of the proxy; transport is the SDK's default,
-plaintext. It runs in an environment that holds the SDK and nothing of ours.
+tests/support/sdk_process.py lists them. The argument is the address of the proxy. Transport is the SDK's default,
+plaintext, or TLS with SDK_TLS; SDK_ACCESS_KEY and SDK_SECRET_KEY sign. It runs in an environment that holds the SDK and
+nothing of ours.
 """
 
 import importlib.metadata
 import json
+import os
 import sys
 import threading
 import time
@@ -27,7 +29,9 @@ from rocketmq import (
 )
 from rocketmq.grpc_protocol import FilterType
 
-configuration = ClientConfiguration(sys.argv[1], Credentials())
+credentials = Credentials(os.environ.get("SDK_ACCESS_KEY", ""), os.environ.get("SDK_SECRET_KEY", ""))
+configuration = ClientConfiguration(sys.argv[1], credentials)
+tls = "SDK_TLS" in os.environ
 clients: dict[str, Any] = {}
 received: dict[tuple[str, str], Message] = {}
 deliveries: Counter[tuple[str, str]] = Counter()
@@ -86,16 +90,19 @@ def subscription(command):
 
 
 def producer(command):
-    begin(command, Producer(configuration, (command["topic"],), Checker(command["name"])))
+    begin(command, Producer(configuration, (command["topic"],), Checker(command["name"]), tls_enable=tls))
 
 
 def push(command):
-    begin(command, PushConsumer(configuration, command["group"], Listener(command["name"]), subscription(command)))
+    begin(
+        command,
+        PushConsumer(configuration, command["group"], Listener(command["name"]), subscription(command), tls_enable=tls),
+    )
 
 
 def simple(command):
     await_s = command["await_ms"] // 1000
-    begin(command, SimpleConsumer(configuration, command["group"], subscription(command), await_s))
+    begin(command, SimpleConsumer(configuration, command["group"], subscription(command), await_s, tls_enable=tls))
 
 
 def begin(command, client):
