@@ -68,6 +68,7 @@ class ClusterUsers:
         self._expires_s = config.user_cache_expired_seconds
         self._tasks = TaskOwner("ClusterUsers")
         self._followed = ""
+        self._is_proved = False
         self._version = (0, 0)
         self._answered_at = float("-inf")
         self._logged = ""
@@ -128,8 +129,12 @@ class ClusterUsers:
         body, tag = bytes(answer.body), from_ext_fields(answer.header, ListUsersResponseHeader).copy_tag
         if tag is not None:
             self._seal.check_copy(nonce, body, tag)
+            self._is_proved = True
             return await asyncio.to_thread(users_of_copy, body, self._seal)
-        # A broker of Apache does not know of copies, and answers passwords in clear.
+        # A broker of Apache does not know of copies, and answers passwords in clear. Nothing proves its answer, so none
+        # is taken where brokers prove theirs: whoever is on the path could send one.
+        if self._is_proved:
+            raise CodecError("its answer has no proof that it knows the inner credentials, which others had")
         answer = await self._ask(address, request(RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader()))
         policies = bytes(answer.body)
         users = decode_body(body, list[UserInfo]) if body else []

@@ -137,3 +137,16 @@ async def test_users_of_apaches_brokers_come_by_two_lists():
     await users.follow()
     assert brokers.copy.rules.users["joe"].secret == "s3cret"
     assert len(brokers.copy.rules.acls["joe"]) == 1
+
+
+async def test_an_answer_without_a_proof_is_not_taken_after_one_with_it(caplog: pytest.LogCaptureFixture):
+    brokers = Brokers(a=table("ann", 1))
+    async with running(brokers.users):
+        brokers.users._ask = lambda _address, _command: _answered(fastjson.dumps([UserInfo("eve", "s3cret")]))
+        await brokers.users.follow()
+    assert brokers.known == ["ann"]
+    assert "its answer has no proof that it knows the inner credentials" in caplog.text
+
+
+async def _answered(body: bytes) -> Command:
+    return response(body=body)
