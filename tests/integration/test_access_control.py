@@ -239,6 +239,16 @@ def test_a_user_without_super_rights_makes_no_super_user(cluster: Cluster):
     assert answer.code == ResponseCode.NO_PERMISSION
 
 
+def test_a_user_with_update_on_the_cluster_lets_nobody_in(cluster: Cluster):
+    cluster.clear()
+    cluster.allow(("Cluster:DefaultCluster", "Update"))
+    for line in (b"brokerWhiteList=0.0.0.0/0", b"protectedMode=false"):
+        answer = cluster.joe.ask(Code.UPDATE_BROKER_CONFIG, {}, line)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "decides who is let in, and User:joe is no Super user" in answer.remark
+    cluster.ok(cluster.root.ask(Code.UPDATE_BROKER_CONFIG, {}, b"brokerWhiteList=127.0.0.1"))
+
+
 WRITES = [
     (Code.REGISTER_BROKER, {"brokerName": "forged", "brokerAddr": "10.9.9.9:1", "clusterName": "DefaultCluster",
                             "haServerAddr": "10.9.9.9:2", "brokerId": "0"}, b"{}"),

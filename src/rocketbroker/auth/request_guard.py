@@ -113,11 +113,11 @@ class RequestGuard:
         """Return the routes, each with the check before its handler, unless its code is not checked.
 
         Raises:
-            ValueError: The handler of a code that finds messages does not ask about them.
+            ValueError: The handler of a code of ``ASKS`` does not ask.
         """
         for code in ASKS & routes.keys():
             if not routes[code].asks:
-                raise ValueError(f"request code {code}: its handler does not ask about the messages that it finds")
+                raise ValueError(f"request code {code}: its handler does not ask about the user")
         guarded = {code: self._guarded(route) for code, route in routes.items()}
         return {**guarded, NONCE_CODE: Route(NONCE_CODE, self._answer_nonce, None, Audience.CLIENT)}
 
@@ -229,7 +229,8 @@ class RequestGuard:
     def _requester(self, user: User, code: int, connection: Connection, *, is_asked: bool) -> Requester:
         rules = (lambda: self._store.rules) if is_asked else None
         on_refusal = self._on_refusal(code, connection)
-        return Requester(user.name, host_of(connection.remote_address), self._cluster, rules, on_refusal)
+        address = host_of(connection.remote_address)
+        return Requester(user.name, address, self._cluster, rules, on_refusal, is_super=user.is_super)
 
     def _on_refusal(self, code: int, connection: Connection) -> Callable[[AuthorizationError], None]:
         def refused(error: AuthorizationError) -> None:

@@ -38,7 +38,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode as Code
 #: Reads of routes, which a name server leaves open unless it is asked to check them.
 ROUTE_READS: Final = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO})
 
-#: Codes whose handlers ask about what they find, or keep the user to ask later.
+#: Codes whose handlers ask about what they find, keep the user to ask later, or have settings for Super users.
 ASKS: Final = frozenset(
     {
         Code.QUERY_MESSAGE,
@@ -48,6 +48,8 @@ ASKS: Final = frozenset(
         Code.END_TRANSACTION,
         Code.CONSUME_MESSAGE_DIRECTLY,
         Code.RESUME_CHECK_HALF_MESSAGE,
+        Code.UPDATE_BROKER_CONFIG,
+        Code.UPDATE_NAMESRV_CONFIG,
     }
 )
 

@@ -29,9 +29,10 @@ class Requester:
         cluster: name of the server's cluster.
         rules: returns the policies of this moment; ``None`` where rights are not checked, so that all is allowed.
         on_refusal: counts and logs a rejection.
+        is_super: the user has every right.
     """
 
-    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "username")
+    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_super", "username")
 
     def __init__(
         self,
@@ -40,8 +41,11 @@ class Requester:
         cluster: str,
         rules: Callable[[], AccessRules] | None,
         on_refusal: Callable[[AuthorizationError], None],
+        *,
+        is_super: bool = False,
     ) -> None:
         self.username: Final = username
+        self.is_super: Final = is_super
         self._address = address
         self._cluster = cluster
         self._rules = rules

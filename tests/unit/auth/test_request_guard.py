@@ -64,7 +64,7 @@ class Server:
         table.add(Code.PULL_MESSAGE, self._handle, PullMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
         table.add(Code.SEND_MESSAGE_V2, self._handle, SendMessageRequestHeaderV2, Audience.CLIENT, runs=Runs())
         table.add(Code.GET_BROKER_CONFIG, self._handle)
-        table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later)
+        table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later, asks=True)
         table.add(Code.HEART_BEAT, self._handle_for, asks=True)
         self.own = table.routes
         self.routes = self.guard.routes(table.routes)
@@ -77,8 +77,8 @@ class Server:
         self.reached.append(requester)
         return b"answer"
 
-    async def _handle_later(self, _connection: Connection, command: Command) -> bytes:
-        self.reached.append(command.header)
+    async def _handle_later(self, _connection: Connection, command: Command, requester: Requester) -> bytes:
+        self.reached.append(requester.is_super)
         return b"later"
 
     def ask(

@@ -11,7 +11,9 @@ _MOST_CODES: Final = 1_000
 _MOST_CHARACTERS: Final = 8_192  # a secret has at most 1,024 bytes, and JSON writes six for some
 _HIGHEST_CODE: Final = 2**31 - 1
 #: Codes that change or show users and policies; they are checked whatever the white lists say.
-AUTH_CODES: Final = range(3001, 3011)
+AUTH_CODES: Final = frozenset(range(3001, 3011))
+#: Codes that change settings of brokers and name servers, some of which are for Super users.
+SETTINGS_CODES: Final = frozenset({25, 318})
 
 
 def parse_codes(value: str) -> frozenset[int]:
@@ -32,7 +34,7 @@ def _check_codes(value: str) -> str:
     codes = parse_codes(value)
     if len(codes) > _MOST_CODES:
         raise ValueError("too many codes")
-    if wrong := sorted(codes & set(AUTH_CODES)):
+    if wrong := sorted(codes & AUTH_CODES):
         raise ValueError(
             f"rejected: {wrong[0]} is a request for users and policies, which needs credentials; leave it out"
         )
@@ -42,6 +44,14 @@ def _check_codes(value: str) -> str:
 def parse_users(value: str) -> frozenset[str]:
     """Return the names of users in a list."""
     return frozenset(filter(None, map(str.strip, value.split(","))))
+
+
+def _check_unsigned_codes(value: str) -> str:
+    if wrong := sorted(parse_codes(_check_codes(value)) & SETTINGS_CODES):
+        raise ValueError(
+            f"rejected: {wrong[0]} is a request that changes settings, which needs credentials; leave it out"
+        )
+    return value
 
 
 def _check_length(value: str) -> str:
@@ -55,6 +65,7 @@ _CLASS_MEANING: Final = "Class of RocketMQ that {}; this one is built in."
 
 Codes = Annotated[Text, AfterValidator(_check_codes)]
 Users = Annotated[Text, AfterValidator(_check_length)]
+UnsignedCodes = Annotated[Text, AfterValidator(_check_unsigned_codes)]
 Credentials = Annotated[Text, AfterValidator(_check_length)]
 
 
@@ -122,11 +133,11 @@ class AuthSettings(AuthSwitches):
         "then decides on them.",
         Trait(own=True),
     )
-    authentication_whitelist: Codes = setting(
+    authentication_whitelist: UnsignedCodes = setting(
         "",
         "Request codes served without a signature. With authorizationEnabled=true they must be in "
         "authorizationWhitelist, too: rights are those of a user.",
-        _CODES,
+        Trait(takes="request codes joined by commas, such as 105,106, without 25, 318 and 3001 to 3010"),
     )
     authorization_whitelist: Codes = setting("", "Request codes served to every user.", _CODES)
     init_authentication_user: Credentials = setting(

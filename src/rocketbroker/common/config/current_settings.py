@@ -1,7 +1,7 @@
 """Settings in use: changes at run time, GET_BROKER_CONFIG and GET_NAMESRV_CONFIG, the output of `-p` and `-m`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,6 +29,12 @@ def hot_names(models: Sequence[ConfigModel]) -> list[str]:
     """Return the names that `apply_updates` accepts, sorted."""
     tables = (fields_by_name(type(model)) for model in models)
     return sorted({name for table in tables for name, (_, field) in table.items() if trait_of(field).hot})
+
+
+def guards(models: Sequence[ConfigModel], names: Iterable[str]) -> list[str]:
+    """Return those of the names that decide who is let in, sorted."""
+    tables = [fields_by_name(type(model)) for model in models]
+    return sorted(name for name in names if any(name in table and trait_of(table[name][1]).guards for table in tables))
 
 
 def parse_updates(body: bytes) -> dict[str, str]:

@@ -64,7 +64,8 @@ class Trait:
 
     `hot`: changeable by UPDATE_BROKER_CONFIG or UPDATE_NAMESRV_CONFIG. `important`: printed by `-m` (RocketMQ's
     @ImportantField). `own`: rocketbroker's own name, or one that RocketMQ takes as a system property or dropped.
-    `takes`: the valid values in words, if type and range do not express them. `secret`: never shown.
+    `takes`: the valid values in words, if type and range do not express them. `secret`: never shown. `guards`: decides
+    who is let in, so that with access control a Super user alone may change it at run time.
     """
 
     unit: str = ""
@@ -76,6 +77,7 @@ class Trait:
     low: int | None = None
     high: int | None = None
     secret: bool = False
+    guards: bool = False
 
 
 HOT: Final = Trait(hot=True)

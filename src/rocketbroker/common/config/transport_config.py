@@ -28,7 +28,10 @@ NAMESRV_PORT = 9876
 FRAME_MAX_LENGTH = 16_777_216
 _WHITE_LIST_MAX = 4_096
 WHITE_LIST = Trait(
-    own=True, hot=True, takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', at most 4096 characters"
+    own=True,
+    hot=True,
+    takes="IP addresses and networks such as 10.0.0.0/8, joined by ';', at most 4096 characters",
+    guards=True,
 )
 
 
@@ -57,7 +60,7 @@ class TransportConfig(TlsSettings, AuthSettings):
         True,
         "Admit peers on other machines as clients only, unless a white list has their address; false trusts every "
         "peer, as RocketMQ does.",
-        Trait(own=True, hot=True, important=True),
+        Trait(own=True, hot=True, important=True, guards=True),
     )
     admin_white_list: WhiteList = setting(
         "",

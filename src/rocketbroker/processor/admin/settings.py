@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketbroker.auth.requester import Requester
 from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.admin import (
@@ -52,15 +53,17 @@ class SettingsRequests:
     def __post_init__(self) -> None:
         self._version = DataVersion(timestamp=self.clock.time_ms())
 
-    @answers(RequestCode.UPDATE_BROKER_CONFIG)
-    async def update_broker_config(self, connection: Connection, command: Command) -> Command:
+    @answers(RequestCode.UPDATE_BROKER_CONFIG, asks=True)
+    async def update_broker_config(
+        self, connection: Connection, command: Command, requester: Requester | None = None
+    ) -> Command:
         """Change settings, all or none.
 
         Raises:
             BrokerResponseError: NO_PERMISSION for a setting that is fixed, INVALID_PARAMETER for one that is unknown or
                 has a wrong value, SYSTEM_ERROR when the change cannot be stored.
         """
-        changed = apply_change(self.models, bytes(command.body))
+        changed = apply_change(self.models, bytes(command.body), requester)
         if changed:
             log.info("settings changed by %s: %s", connection.remote_address, changed)
             self._version.next_version(self.clock.time_ms())

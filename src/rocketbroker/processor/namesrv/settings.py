@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketbroker.auth.requester import Requester
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -33,14 +34,16 @@ class NamesrvSettingsRequests:
     executor: Executor
     on_change: Callable[[Collection[str]], None]
 
-    @answers(RequestCode.UPDATE_NAMESRV_CONFIG)
-    async def update_namesrv_config(self, connection: Connection, command: Command) -> Command:
+    @answers(RequestCode.UPDATE_NAMESRV_CONFIG, asks=True)
+    async def update_namesrv_config(
+        self, connection: Connection, command: Command, requester: Requester | None = None
+    ) -> Command:
         """Change settings, all or none.
 
         Raises:
             BrokerResponseError: A setting is unknown, fixed or has a wrong value, or the change cannot be stored.
         """
-        changed = apply_change(self.models, bytes(command.body))
+        changed = apply_change(self.models, bytes(command.body), requester)
         if changed:
             log.info("settings changed by %s: %s", connection.remote_address, changed)
             self.on_change(changed)

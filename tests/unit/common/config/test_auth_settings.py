@@ -94,3 +94,20 @@ def test_a_proxy_takes_its_credentials_as_a_text_or_as_an_object(tmp_path: Path)
     path.write_text('{"authorizationEnabled": true}')
     with pytest.raises(ConfigError, match="authorizationEnabled=true needs authenticationEnabled=true"):
         load_proxy_settings(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("authenticationWhitelist=105,25", "25 is a request that changes settings, which needs credentials"),
+        ("authenticationWhitelist=318", "318 is a request that changes settings"),
+        ("authenticationWhitelist=3001", "3001 is a request for users and policies"),
+        ("authorizationWhitelist=3010", "3010 is a request for users and policies"),
+    ],
+)
+def test_what_needs_a_user_is_on_no_white_list(file: Path, line: str, reason: str):
+    file.write_text(line + "\n")
+    with pytest.raises(ConfigError, match=reason):
+        load_broker_settings(file)
+    file.write_text("authorizationWhitelist=25,318\nauthenticationWhitelist=105\n")
+    load_broker_settings(file)

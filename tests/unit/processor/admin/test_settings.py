@@ -5,9 +5,17 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
+from rocketbroker.auth.requester import Requester
+from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, TransportConfig
+from rocketbroker.common.config.auth_settings import AuthSettings
+from rocketbroker.common.config.fields import fields_by_name, trait_of
+from rocketbroker.common.config.namesrv_config import NamesrvConfig
+from rocketbroker.common.config.tls_settings import TlsSettings
+from rocketbroker.common.errors import BrokerResponseError
 from rocketbroker.processor.admin.settings import SettingsRequests
+from tests.support.fakes import FakeConnection
 from tests.support.processor_calls import call, call_async, family, recorded, refusal_async
 
 
@@ -147,3 +155,41 @@ async def test_changes_at_the_same_time_are_all_stored(processor, path):
     changes = (b"traceOn=false", b"regionId=R2", b"longPollingEnable=false")
     await asyncio.gather(*(call_async(processor.update_broker_config, body=change) for change in changes))
     assert {change.decode() for change in changes} <= set(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    "line", [b"protectedMode=false", b"adminWhiteList=0.0.0.0/0", b"traceOn=false\nbrokerWhiteList=0.0.0.0/0"]
+)
+async def test_who_is_let_in_is_changed_by_super_users_alone(processor, models, path, line: bytes):
+    before, stored = [model.model_copy() for model in models], path.read_text()
+    command = request(0, None, line)
+    with pytest.raises(
+        BrokerResponseError, match=r"decides who is let in, and User:op is no Super user; let one"
+    ) as no:
+        await processor.update_broker_config(FakeConnection(), command, requester("op"))
+    assert no.value.code == ResponseCode.NO_PERMISSION
+    assert (list(models), path.read_text()) == (before, stored)
+
+    answer = await processor.update_broker_config(FakeConnection(), command, requester("root", is_super=True))
+    assert answer.code == ResponseCode.SUCCESS
+    assert list(models) != before
+
+
+async def test_other_settings_need_no_super_user(processor):
+    answer = await processor.update_broker_config(FakeConnection(), request(0, None, b"traceOn=false"), requester("op"))
+    assert answer.code == ResponseCode.SUCCESS
+
+
+def requester(name: str, *, is_super: bool = False) -> Requester:
+    return Requester(name, "10.0.0.1", "C", None, lambda _error: None, is_super=is_super)
+
+
+def test_each_setting_of_access_that_can_be_changed_is_for_super_users():
+    """Settings of access control and TLS, and those with secrets, cannot be changed at run time at all."""
+    for model in (BrokerConfig, NamesrvConfig, MessageStoreConfig, TransportConfig):
+        for name, (attribute, field) in fields_by_name(model).items():
+            trait = trait_of(field)
+            is_access = attribute in {*AuthSettings.model_fields, *TlsSettings.model_fields} or trait.secret
+            is_access = is_access or any(word in name.lower() for word in ("whitelist", "blacklist", "protected"))
+            assert not (trait.hot and is_access) or trait.guards, name
+            assert not trait.guards or trait.hot, name
