@@ -25,6 +25,8 @@ ASKED: Final[Mapping[int, str]] = {
     Code.END_TRANSACTION: "Pub on the topic of the half message",
     Code.CONSUME_MESSAGE_DIRECTLY: "Sub on the topic of the message",
     Code.RESUME_CHECK_HALF_MESSAGE: "Update on the topic of the half message",
+    Code.UPDATE_BROKER_CONFIG: "a Super user for `protectedMode` and white lists",
+    Code.UPDATE_NAMESRV_CONFIG: "a Super user for `protectedMode` and white lists",
 }
 
 # Names of fields that are one letter in a header.

@@ -221,14 +221,28 @@ class WatchedContext:
                 found.append((status.st_mtime_ns, status.st_ino, status.st_size))
         return found
 
+    def _remake(self) -> tuple[ssl.SSLContext, int | None]:
+        """Return the context of the changed files, and the expiry of their certificate (blocks).
+
+        Raises:
+            ConfigError: A file cannot be used.
+        """
+        context, expires_ms = self._make(), self._expiry()
+        if expires_ms is not None and expires_ms <= self._clock.time_ms() < (self.expires_ms or 0):
+            raise ConfigError(f"the certificate {self._certificate} has expired; name one that is valid")
+        return context, expires_ms
+
     async def renew(self) -> None:
-        """Make the context again if a file has changed; keep the old one if the files cannot be used."""
+        """Make the context again if a file has changed; keep the old one if the files cannot be used.
+
+        They cannot if their certificate has expired, which peers would reject, and the present one has not.
+        """
         self._warn()
         seen = await asyncio.to_thread(self._look)
         if seen == self._seen:
             return
         try:
-            context = await asyncio.to_thread(self._make)
+            context, expires_ms = await asyncio.to_thread(self._remake)
         except ConfigError as error:
             if str(error) != self._failure:
                 self._failure = str(error)
@@ -237,7 +251,7 @@ class WatchedContext:
             self._failure = ""
             # A file that changed meanwhile is seen at the next look.
             self._seen, self.current = seen, context
-            self.expires_ms = await asyncio.to_thread(self._expiry)
+            self.expires_ms = expires_ms
             self._warn_at_ms = 0
             self.renewed += 1
             log.info("TLS: new connections use the changed files of %s", self._name)

@@ -267,3 +267,22 @@ async def test_a_renewed_certificate_is_announced_no_more(paths: Paths):
     assert soon is not None
     assert context.expires_ms is not None
     assert context.expires_ms > soon
+
+
+async def test_a_changed_certificate_that_has_expired_is_not_used(paths: Paths, caplog: pytest.LogCaptureFixture):
+    clock = ControlledClock()
+    context = WatchedContext(lambda: server_context(paths.settings()), [*map(str, paths[:2])], "this server", clock)
+    before, shown = context.expires_ms, presented(context.current)
+    made = CertificateAuthority(clock).issue("server", valid=timedelta(days=-1))
+    paths.key.write_bytes(made.key)
+    paths.cert.write_bytes(made.chain)
+
+    await context.renew()
+
+    assert (context.expires_ms, presented(context.current)) == (before, shown)
+    assert f"are not used: the certificate {paths.cert} has expired" in caplog.text
+    made = CertificateAuthority(clock).issue("server")
+    paths.key.write_bytes(made.key)
+    paths.cert.write_bytes(made.chain)
+    await context.renew()
+    assert presented(context.current) != shown

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.auth.access_store import AccessStore, AccessTable
+from rocketbroker.auth.authorization import Right
+from rocketbroker.auth.errors import AuthorizationError
+from rocketbroker.auth.policies import Action, Resource
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserType
 from rocketbroker.codec.remoting.headers.auth import (
@@ -30,13 +33,15 @@ from tests.support.processor_calls import call, call_async, refusal, refusal_asy
 SECRET = "secret-of-joe"
 NONCE = "ab" * 32
 SUPER = b'{"password":"secret-12","userType":"Super"}'
-POLICIES = json.dumps(
-    {
-        "policies": [
-            {"policyType": "Custom", "entries": [{"resource": "Topic:T", "actions": ["Pub"], "decision": "Allow"}]}
-        ]
-    }
-).encode()
+
+
+def policies(*resources: str) -> bytes:
+    """Return a body with an entry for each resource."""
+    entries = [{"resource": resource, "actions": ["Pub"], "decision": "Allow"} for resource in resources]
+    return json.dumps({"policies": [{"policyType": "Custom", "entries": entries}]}).encode()
+
+
+POLICIES = policies("Topic:T")
 
 
 @pytest.fixture
@@ -96,7 +101,10 @@ async def test_only_a_super_user_makes_changes_and_deletes_one(family: AuthReque
         ("ann", b'{"password":"secret-12","userType":"King"}', ResponseCode.INVALID_PARAMETER, "Super or Normal"),
         ("ann", b'{"password":"1234567"}', ResponseCode.INVALID_PARAMETER, "7 characters are too few"),
         ("joe", b'{"password":"secret-12"}', ResponseCode.NO_PERMISSION, "The user is existed"),
+        ("ann", b'{"password":"%s"}' % (b"x" * 65_536), ResponseCode.INVALID_PARAMETER, "65,536 bytes exceed"),
+        ("ann", b'{"password":"line\\nfeed-12"}', ResponseCode.INVALID_PARAMETER, "character 5 is a control"),
     ],
+    ids=lambda value: value[:30] if isinstance(value, bytes) else None,
 )
 async def test_a_user_that_cannot_be_created_is_named(family, store, name: str, body: bytes, code: int, words: str):
     version = store.data_version
@@ -156,7 +164,21 @@ async def test_policies_are_added_shown_and_deleted(family: AuthRequests, store:
         ("User:joe", b"{}", ResponseCode.INVALID_PARAMETER, ""),
         ("User:joe", POLICIES.replace(b"Pub", b"Publish"), ResponseCode.INVALID_PARAMETER, "Publish"),
         ("User:ann", POLICIES, ResponseCode.NO_PERMISSION, "is not exist"),
+        (
+            "User:joe",
+            POLICIES.replace(b"Topic:T", b"Topik:T"),
+            ResponseCode.INVALID_PARAMETER,
+            "entry 1: resource 'Top",
+        ),
+        ("User:joe", policies("Topic:T", "Topic:U", "Topic:T"), ResponseCode.INVALID_PARAMETER, "1 and 3 are both for"),
+        (
+            "User:joe",
+            policies(*(f"Topic:T{number}" for number in range(10_001))),
+            ResponseCode.INVALID_PARAMETER,
+            "10,001 entries exceed the limit of 10,000",
+        ),
     ],
+    ids=lambda value: value[:30] if isinstance(value, bytes) else None,
 )
 async def test_policies_that_cannot_be_added_are_named(family, store, subject, body: bytes, code: int, words: str):
     for method, header in (
@@ -166,6 +188,14 @@ async def test_policies_that_cannot_be_added_are_named(family, store, subject, b
         refused, remark = await refusal_async(method, header, body)
         assert (refused, words in remark) == (code, True), remark
     assert store.rules.acls == {}
+
+
+async def test_ten_thousand_policies_are_taken_and_decide(family: AuthRequests, store: AccessStore):
+    body = policies(*(f"Topic:T{number}" for number in range(10_000)))
+    assert (await call_async(family.auth_create_acl, CreateAclRequestHeader("User:joe"), body)).code == 0
+    store.rules.check("joe", [Right(Resource.topic("T9999"), (Action.PUB,))], "10.0.0.1")
+    with pytest.raises(AuthorizationError):
+        store.rules.check("joe", [Right(Resource.topic("T10000"), (Action.PUB,))], "10.0.0.1")
 
 
 BROKEN = [
