@@ -25,6 +25,8 @@ CONNECTION = "tests/property/test_connection.py"
 OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
+FOUND_MESSAGES = "tests/integration/test_access_to_found_messages.py"
+EACH_CODE = "tests/integration/test_access_to_each_code.py"
 SIGNED_RUNS = "tests/property/test_signed_runs.py"
 RUNS = "tests/property/test_send_runs.py::test_one_special_send_among_others_is_handled_as_if_alone"
 STREAMS = "tests/property/test_fuzz_connection.py"
@@ -33,6 +35,55 @@ CONSUME_SERVICE = "tests/unit/client/consumer/test_consume_message_service.py"
 QUEUE_TABLE = "tests/unit/client/consumer/test_process_queue_table.py"
 
 MUTATIONS = (
+    Mutation(
+        "a user reads any message by its offset",
+        "QueryMessageRequests.view_message_by_id",
+        "check_found_record(requester, record, _GET)",
+        "check_found_record(None, record, _GET)",
+        FOUND_MESSAGES,
+    ),
+    Mutation(
+        "a user sends any message back to the own retry topic",
+        "ConsumerSendMsgBackProcessor.consumer_send_msg_back",
+        "requester is not None and requester.is_limited",
+        "False",
+        FOUND_MESSAGES,
+    ),
+    Mutation(
+        "a message of another topic with the same hash answers a query",
+        "QueryMessageRequests.query_message",
+        "decode_record(each, read_body=False).topic == header.topic",
+        "each",
+        FOUND_MESSAGES,
+    ),
+    Mutation(
+        "a property that senders set counts as the topic of a message",
+        "found_messages.topics_of",
+        "is_system_topic(message.topic) and (real := message.get_property(PROPERTY_REAL_TOPIC))",
+        "real := message.get_property(PROPERTY_REAL_TOPIC)",
+        "tests/unit/processor/support/test_found_messages.py",
+    ),
+    Mutation(
+        "any user in a producer group gets its half messages",
+        "ProducerManager.available_channel",
+        "channel.may_publish is None or channel.may_publish(topic)",
+        "True",
+        FOUND_MESSAGES,
+    ),
+    Mutation(
+        "a prefix covers the topics of the broker",
+        "AccessRules._covers_own",
+        "self.decide(username, Right(Resource.cluster(cluster), (Action.GET,)), address).allowed",
+        "True",
+        FOUND_MESSAGES,
+    ),
+    Mutation(
+        "one of the rights of a request is enough",
+        "AccessRules._missing",
+        "return right, verdict",
+        "continue",
+        EACH_CODE,
+    ),
     Mutation(
         "a full pop does not visit a queue whose offset was set",
         "PopQueues.known_position",
