@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from rocketbroker.codec.message.message_decoder import decode_messages
+from rocketbroker.codec.message.message_decoder import decode_messages, decode_record
 from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.pop_info import (
     ALL_QUEUES,
@@ -24,7 +24,7 @@ from rocketbroker.codec.message.pop_info import (
 from rocketbroker.codec.remoting.bodies.client import SubscriptionData
 from rocketbroker.codec.remoting.bodies.pop import MAX_BIT_SET, BatchAck, BatchAckMessageRequestBody
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig
-from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader
+from rocketbroker.codec.remoting.headers.message import ConsumerSendMsgBackRequestHeader, ViewMessageRequestHeader
 from rocketbroker.codec.remoting.headers.pop import (
     AckMessageRequestHeader,
     PopMessageRequestHeader,
@@ -454,8 +454,32 @@ class Consuming:
         topic, group = check_topic(forward.topic), check_group(forward.group)
         client = self._clients.of(context)
         async with self._receipts.newest(client, group, topic, forward.receipt_handle) as handle:
-            await self._to_dead_letters(client, place_of(group, topic, handle), handle, forward.message_id)
+            place = place_of(group, topic, handle)
+            if context.user and handle.commit_log_offset >= 0:
+                await self._check_place(client, place, handle.commit_log_offset)
+            await self._to_dead_letters(client, place, handle, forward.message_id)
         return ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+    async def _check_place(self, client: ProxyClient, place: Place, commit_log_offset: int) -> None:
+        """Check that the CommitLog offset of a handle leads to the message of its queue offset.
+
+        The user's rights are for the topic and the group of the call. The broker finds the message by the CommitLog
+        offset alone, so another one would copy a message of any topic to the dead letters of the user's group.
+        """
+        header = ViewMessageRequestHeader(commit_log_offset, place.stored_topic)
+        command = request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answer = await succeeded(self._brokers.invoke(client, place.broker_name, command))
+        found = decode_record(answer.body, read_body=False)
+        if (found.topic, found.queue_id, found.queue_offset) != (
+            place.stored_topic,
+            place.queue_id,
+            place.queue_offset,
+        ):
+            remark = (
+                "receipt handle is invalid: its CommitLog offset leads to another message than its queue offset; use "
+                "the one that came with the message"
+            )
+            raise StatusError(Code.INVALID_RECEIPT_HANDLE, remark)
 
     async def _to_dead_letters(self, client: ProxyClient, place: Place, handle: ReceiptHandle, message_id: str) -> None:
         if handle.commit_log_offset < 0:

@@ -737,6 +737,24 @@ async def test_a_message_is_forwarded_and_does_not_return(served: Served):
     assert served.broker.controller._check_points.count == 0
 
 
+async def test_a_user_forwards_no_message_but_that_of_the_handle(served: Served):
+    """The offset in the log is the client's claim, and the rights are for the topic of the call."""
+    await served.send(b"one")
+    await served.send(b"other")
+    one, other = [found.system_properties.receipt_handle for found in await served.received(batch_size=2)]
+    context = replace(CONTEXT, user="joe")
+    forged = f"{one.rpartition(' ')[0]} {other.rpartition(' ')[2]}"
+    error = await refusal(served.service.forward_message_to_dead_letter_queue(forward(forged), context))
+    assert error.code == Code.INVALID_RECEIPT_HANDLE
+    assert "leads to another message" in error.message
+    assert served.dead_letters() == []
+
+    reply = await served.service.forward_message_to_dead_letter_queue(forward(one), context)
+    await until(served.dead_letters)
+    assert reply.status.code == Code.OK
+    assert len(served.dead_letters()) == 1
+
+
 async def test_a_handle_without_the_place_of_the_message_forwards_nothing(served: Served):
     error = await refusal(served.service.forward_message_to_dead_letter_queue(forward(handle()), CONTEXT))
 
