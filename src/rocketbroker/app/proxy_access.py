@@ -31,6 +31,7 @@ class ProxyAccess:
         clock: source of the time.
 
     Attributes:
+        guard: counts what is refused.
         calls: the check.
         users: follows the users and policies of the brokers.
     """
@@ -38,10 +39,10 @@ class ProxyAccess:
     def __init__(self, config: ProxyConfig, inner: User, brokers: ClusterServiceManager, clock: Clock) -> None:
         copy, seal = AccessCopy(), copy_seal(inner.name, inner.secret)
         rights, codes = RequestRights(config.proxy_cluster_name), CheckedCodes(config.authorization_enabled)
-        self._guard = RequestGuard(copy, rights, clock, codes)
-        self._guard.audit = self._audit = AuditLog("proxy", clock)
+        self.guard = RequestGuard(copy, rights, clock, codes)
+        self.guard.audit = self._audit = AuditLog("proxy", clock)
         self.users = ClusterUsers(copy, seal, config, brokers.registered, brokers.asked)
-        self.calls = CallGuard(self._guard, lambda: self.users.problem)
+        self.calls = CallGuard(self.guard, lambda: self.problem)
 
     @classmethod
     def of(cls, config: ProxyConfig, brokers: ClusterServiceManager, clock: Clock) -> Self | None:
@@ -67,6 +68,11 @@ class ProxyAccess:
             )
         return None
 
+    @property
+    def problem(self) -> str:
+        """Reason why no users are known; empty once they are."""
+        return self.users.problem
+
     async def start(self) -> None:
         """Take the users of the brokers, and follow them."""
         await self._audit.start()
@@ -74,4 +80,4 @@ class ProxyAccess:
 
     async def stop(self) -> None:
         """End what waits."""
-        await stop_all(self.users.stop, self._guard.late_refusals.stop, self._audit.stop)
+        await stop_all(self.users.stop, self.guard.late_refusals.stop, self._audit.stop)

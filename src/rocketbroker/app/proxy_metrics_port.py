@@ -34,9 +34,7 @@ class ProxyMetricsPort(MetricsService):
     def __init__(self, config: ProxyConfig, port: GrpcPort, node_id: str) -> None:
         loop, brokers = LoopWatch(), port.brokers
         assert isinstance(brokers, ClusterServiceManager), "in cluster mode"
-        access = port.access
-        problem = None if access is None else lambda: access.users.problem
-        report = ProxyReport(config, node_id, port.figures, loop, brokers.find_masters, problem)
+        report = ProxyReport(config, node_id, port.figures, loop, brokers.find_masters, port.access)
         port.figures.calls = {}
         tls = _Tls(config)
         source = Source(report.report, report, _admit, "", remedy="", tls=tls.server)

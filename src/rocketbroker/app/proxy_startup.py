@@ -67,8 +67,13 @@ def mqproxy(
 def _probe(settings: ProxySettings) -> None:
     from rocketbroker.app.probe import own_address, probe_grpc, report
 
-    address = own_address("", settings.proxy.grpc_server_port)
-    report("mqproxy", probe_grpc(address, settings.proxy), address)
+    proxy = settings.proxy
+    if proxy.proxy_mode.upper() == "LOCAL":
+        transport = load_broker_settings(proxy.broker_config_path or None, proxy.namesrv_addr or None).transport
+        if transport.tls_server_mode == "enforcing":  # of the broker, whose port it is
+            proxy = proxy.model_copy(update={"grpc_plain_text_enable": False})
+    address = own_address("", proxy.grpc_server_port)
+    report("mqproxy", probe_grpc(address, proxy), address)
 
 
 def _run(settings: ProxySettings, path: str) -> None:

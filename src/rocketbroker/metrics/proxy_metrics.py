@@ -6,6 +6,7 @@ RocketMQ's proxy has one metric, ``rocketmq_proxy_up``; those of calls are ours.
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, Protocol
 
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.common.config.metrics_settings import parse_labels
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RocketBrokerError
@@ -14,6 +15,7 @@ from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.metrics.family import Block, Family, Report, Samples, gauge, histogram
 from rocketbroker.metrics.health import Condition
 from rocketbroker.metrics.loop_watch import LoopWatch
+from rocketbroker.metrics.remoting_metrics import refusals_of
 
 _MOST_LABEL_SETS: Final = 50_000
 _SCOPE: Final = "broker-meter"
@@ -30,6 +32,20 @@ class GrpcFigures(Protocol):
 
     calls: dict[tuple[str, str], Histogram] | None
     open_calls: int
+
+
+class ProxyAccess(Protocol):
+    """Access control of a proxy.
+
+    Attributes:
+        guard: check of calls.
+    """
+
+    guard: RequestGuard
+
+    @property
+    def problem(self) -> str:
+        """Reason why no users are known; empty once they are."""
 
 
 class ProxyMetrics:
@@ -73,7 +89,7 @@ class ProxyReport:
         figures: its server.
         loop: the event loop.
         find_brokers: looks for masters at the name servers, and returns their number.
-        users_problem: returns the reason why no users are known, if calls are checked.
+        access: its access control, if calls are checked.
     """
 
     def __init__(
@@ -83,7 +99,7 @@ class ProxyReport:
         figures: GrpcFigures,
         loop: LoopWatch,
         find_brokers: Callable[[], Awaitable[int]],
-        users_problem: Callable[[], str] | None = None,
+        access: ProxyAccess | None = None,
     ) -> None:
         self._labels = {
             **parse_labels(config.metrics_label),
@@ -96,7 +112,7 @@ class ProxyReport:
         self._metrics = ProxyMetrics({"proxy_mode": "cluster"}, figures)
         self._loop = loop
         self._find_brokers = find_brokers
-        self._users_problem = users_problem
+        self._access = access
         self._brokers = Condition("brokers", False, "the name servers have not answered yet")
         self._tasks = TaskOwner("ProxyReport")
 
@@ -119,7 +135,8 @@ class ProxyReport:
 
     async def report(self) -> Report:
         """Return all metrics."""
-        own = [*self._metrics.calls(), *self._loop.families()]
+        refused = [] if self._access is None else refusals_of(self._access.guard)
+        own = [*self._metrics.calls(), *refused, *self._loop.families()]
         return Report(self._labels, _MOST_LABEL_SETS, [Block(_SCOPE, [self._metrics.up()]), Block("", own)])
 
     def alive(self) -> list[Condition]:
@@ -128,7 +145,7 @@ class ProxyReport:
 
     def ready(self) -> list[Condition]:
         """Return the conditions under which it serves: brokers to send requests to, and users to check calls by."""
-        if self._users_problem is None:
+        if self._access is None:
             return [self._brokers]
-        problem = self._users_problem()
+        problem = self._access.problem
         return [self._brokers, Condition("users", not problem, problem or "they are known")]

@@ -39,6 +39,21 @@ def _name(names: dict[int, str], code: int) -> str:
     return names.get(code, str(code))
 
 
+def refusals_of(guard: RequestGuard) -> Iterator[Family]:
+    """Yield what an access control refused."""
+    failed = guard.failed_attempts
+    yield counter(
+        "rocketbroker_access_denied_total",
+        [({"cause": "authentication"}, failed.failures), ({"cause": "authorization"}, guard.denied)],
+        "Requests without valid credentials, and those of users without the right.",
+    )
+    yield counter(
+        "rocketbroker_access_delayed_total",
+        [({}, failed.delayed)],
+        "Requests without valid credentials whose answer was delayed, because their address has failed often.",
+    )
+
+
 class RemotingMetricsManager:
     """Metrics of a server's requests.
 
@@ -106,20 +121,8 @@ class RemotingMetricsManager:
 
     def access(self) -> Iterator[Family]:
         """Yield what access control refused, on all ports of the server."""
-        guard = self._guard
-        if guard is None:
-            return
-        failed = guard.failed_attempts
-        yield counter(
-            "rocketbroker_access_denied_total",
-            [({"cause": "authentication"}, failed.failures), ({"cause": "authorization"}, guard.denied)],
-            "Requests without valid credentials, and those of users without the right.",
-        )
-        yield counter(
-            "rocketbroker_access_delayed_total",
-            [({}, failed.delayed)],
-            "Requests without valid credentials whose answer was delayed, because their address has failed often.",
-        )
+        if self._guard is not None:
+            yield from refusals_of(self._guard)
 
     def tls(self) -> Iterator[Family]:
         """Yield the expiry of the certificate, and handshakes that failed, of a port with TLS."""

@@ -4,12 +4,16 @@ import asyncio
 
 import pytest
 
+from rocketbroker.auth.access_copy import AccessCopy
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.metrics.exposition import write
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.proxy_metrics import ProxyReport
+from tests.support.fakes import FakeClock
 from tests.support.running import running
 from tests.support.waiting import until
 
@@ -34,6 +38,14 @@ class Proxy:
 
     async def page(self) -> str:
         return b"".join([each async for each in write(await self.report.report())]).decode()
+
+
+class Access:
+    """Access control that refused nothing."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem = problem
+        self.guard = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), CheckedCodes())
 
 
 async def test_a_proxy_is_up_and_times_its_calls():
@@ -72,8 +84,17 @@ async def test_a_proxy_is_ready_while_it_knows_masters(masters: int | RocketBrok
 
 
 def test_a_proxy_that_checks_calls_is_ready_once_it_knows_users():
-    problem = "broker a: User:inner: check signature failed"
-    report = ProxyReport(ProxyConfig(), "host-1", Proxy(), LoopWatch(), Proxy()._find, lambda: problem)
-    assert (report.ready()[1].name, report.ready()[1].ok, report.ready()[1].reason) == ("users", False, problem)
-    problem = ""
+    access = Access("broker a: User:inner: check signature failed")
+    report = ProxyReport(ProxyConfig(), "host-1", Proxy(), LoopWatch(), Proxy()._find, access)
+    assert (report.ready()[1].name, report.ready()[1].ok) == ("users", False)
+    assert report.ready()[1].reason == access.problem
+    access.problem = ""
     assert report.ready()[1].ok
+
+
+async def test_refused_calls_are_counted():
+    access = Access()
+    access.guard.denied = 3
+    report = ProxyReport(ProxyConfig(), "host-1", Proxy(), LoopWatch(), Proxy()._find, access)
+    page = b"".join([each async for each in write(await report.report())]).decode()
+    assert 'cause="authorization"} 3.0' in page
