@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "replication": "side_by_side",
     "scale": "analytics",
     "sdk": "sdk",
+    "security": "security",
     "side_by_side": "side_by_side",
 }
 

@@ -74,10 +74,12 @@ def prepare() -> None:
     driver_classpath("Load", _CLIENT_VERSION, ROOT / "bench" / "java")
 
 
-def java_command(home: Path, driver: str = "Load", client: str = _CLIENT_VERSION) -> list[str]:
-    """Return the command of a Java driver without the arguments of a load."""
+def java_command(
+    home: Path, driver: str = "Load", client: str = _CLIENT_VERSION, options: Sequence[str] = ()
+) -> list[str]:
+    """Return the command of a Java driver without the arguments of a load; ``options`` are those of its JVM."""
     classpath = driver_classpath(driver, client, ROOT / "bench" / "java")
-    return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", "-cp", classpath, driver]
+    return [find_tools()["java"], "-Xms512m", "-Xmx1g", f"-Duser.home={home}", *options, "-cp", classpath, driver]
 
 
 def run_load(arguments: list[str], home: Path, limit: float, command: Sequence[str] = ()) -> Outcome:
@@ -200,10 +202,17 @@ def warm_up(wanted: Iterable[str]) -> dict[str, Scenario]:
 
 
 class Loads:
-    """Loads on running servers, one after the other; a load that reads is given what an earlier one has sent."""
+    """Loads on running servers, one after the other; a load that reads is given what an earlier one has sent.
 
-    def __init__(self, running: Running, slave: servers.Server | None = None) -> None:
+    Args:
+        running: the servers.
+        slave: a slave of the broker, which is measured as well.
+        options: options of the client's JVM.
+    """
+
+    def __init__(self, running: Running, slave: servers.Server | None = None, options: Sequence[str] = ()) -> None:
         self._running = running
+        self._options = options
         self._slave = slave
         self._sent: dict[str, int] = {}
 
@@ -212,7 +221,8 @@ class Loads:
         home, pids = self._running.home, [self._running.broker.pid] + ([self._slave.pid] if self._slave else [])
         arguments = scenario.command(self._running.namesrv, seconds, self._sent.get(scenario.reads, 0))
         before = [cpu_seconds(pid) for pid in pids]
-        outcome = run_load(arguments, home, limit=seconds * 3 + 90)
+        command = {"command": java_command(home, options=self._options)} if self._options else {}
+        outcome = run_load(arguments, home, limit=seconds * 3 + 90, **command)
         cpus = [cpu_seconds(pid) - cpu for pid, cpu in zip(pids, before, strict=True)]
         self._sent[name] = outcome.done
         figures = outcome.figures(cpus[0], anon=anonymous_mib(pids[0]))

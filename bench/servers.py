@@ -96,17 +96,29 @@ class Running:
 
 @contextmanager
 def running(
-    side: Side, folder: Path | None = None, properties: Sequence[str] = (), *, store: Path | None = None
+    side: Side,
+    folder: Path | None = None,
+    properties: Sequence[str] = (),
+    *,
+    store: Path | None = None,
+    of_both: Sequence[str] = (),
 ) -> Iterator[Running]:
     """Run both servers, on an empty store by default; remove their files afterwards.
+
+    Args:
+        side: the side.
+        folder: folder for the files.
+        properties: ``key=value`` lines of the broker.
+        store: folder of its store.
+        of_both: further lines of both servers.
 
     Raises:
         BenchError: one of them did not start.
     """
     with (
         temporary(folder) as home,
-        name_server(side, home) as namesrv,
-        broker(home, properties, side=side, namesrv=namesrv.address, store=store) as found,
+        name_server(side, home, of_both) as namesrv,
+        broker(home, [*properties, *of_both], side=side, namesrv=namesrv.address, store=store) as found,
     ):
         yield Running(namesrv.address, found, home)
 
