@@ -166,11 +166,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _decrypt(self, buffer: memoryview) -> tuple[int, bool]:
         """Fill a buffer with what has been received; return the bytes, and true after the last ones."""
-        filled = 0
+        filled, incoming = 0, self._incoming
+        read, undelivered = self._tls.read, self._tls.pending
         with self.lock:
             while filled < len(buffer):
+                # A read without anything to read takes as long as ten records: the error is made and caught.
+                if not (incoming.pending or incoming.eof or undelivered() or self._feed()):
+                    break
                 try:
-                    number = cast("int", self._tls.read(len(buffer) - filled, buffer[filled:]))
+                    number = cast("int", read(len(buffer) - filled, buffer[filled:]))
                 except ssl.SSLWantReadError:
                     if not self._feed():
                         break
@@ -206,9 +210,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _send(self) -> None:
         """Send what is encrypted, such as alerts and key updates."""
-        with self.lock:
-            if data := self._outgoing.read():
-                self._plain.write(data)
+        if self._outgoing.pending:
+            with self.lock:
+                if data := self._outgoing.read():
+                    self._plain.write(data)
 
     # -- transport of the protocol
 
