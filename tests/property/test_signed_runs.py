@@ -18,6 +18,7 @@ from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserStatus, UserType
+from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Columns, Connection, Route, RunHandler
 from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -167,6 +168,7 @@ async def test_frames_with_any_other_byte_are_served_as_if_alone(server: Server,
 TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from('\x00\x01\x02"\\/u0ä€\U0001f600')), max_size=12)
 SENDS = st.fixed_dictionaries({}, optional={
     "i": TEXTS, "properties": TEXTS, "topic": st.just("T"), "extra": TEXTS, "SecurityToken": st.just("token"),
+    BOUND_SIGNATURE: st.just("AAAA"),
     "_UNIQUE_KEY_QUERY": st.sampled_from(["a", "b"]), "version": st.sampled_from([399, 513]),
 })  # fmt: skip
 

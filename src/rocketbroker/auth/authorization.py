@@ -123,6 +123,9 @@ def _is_own_topic(right: Right) -> bool:
     return is_system_topic(name)
 
 
+# Code of a request, and all texts on which the decision depends; ``None`` for a field that is absent.
+GrantedRequest = tuple[int | str | None, ...]
+
 # Names that a policy may have.
 _SHOWN: Final = re.compile(r"[!-)+-~]{1,255}")
 _EVERY_ACTION: Final = sum(1 << action for action in Action)
@@ -221,6 +224,7 @@ class AccessRules:
             for name, acl in self.acls.items()
         }
         self._cache: dict[tuple[str, Resource, tuple[Action, ...], str], Verdict] = {}
+        self._granted: set[GrantedRequest] = set()
 
     def decide(self, username: str, right: Right, address: str) -> Verdict:
         """Return the verdict of a user's policies, whatever kind of user it is.
@@ -240,6 +244,17 @@ class AccessRules:
                     self._cache.clear()
                 self._cache[key] = verdict
         return verdict
+
+    def has_granted(self, request: GrantedRequest) -> bool:
+        """Return true if a request is one of those given to ``grant``."""
+        return request in self._granted
+
+    def grant(self, request: GrantedRequest) -> None:
+        """Keep that a request has been allowed, which saves finding its rights. A refusal is not kept."""
+        if all(len(each) <= MAX_RESOURCE_LENGTH for each in request if isinstance(each, str)):
+            if len(self._granted) >= CACHE_SIZE:
+                self._granted.clear()
+            self._granted.add(request)
 
     def _decide(self, username: str, right: Right, address: str) -> Verdict:
         mask, source = _mask_of(right.actions), source_of(address)

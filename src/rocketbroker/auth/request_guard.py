@@ -23,7 +23,7 @@ from rocketbroker.auth.errors import AuthenticationError, AuthorizationError, Re
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
-from rocketbroker.auth.request_rights import ASKS, RequestRights
+from rocketbroker.auth.request_rights import ASKS, DEPENDS_ON, RequestRights
 from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User
@@ -275,12 +275,19 @@ class RequestGuard:
                 "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them",
                 user.name,
             )
-        if asks_right and not user.is_super:
-            try:
-                self._store.rules.check(user.name, self._rights.of(code, fields, body), address, self._cluster)
-            except AuthorizationError:
-                self.denied += 1
-                raise
+        if not asks_right or user.is_super:
+            return user
+        rules, names = self._store.rules, DEPENDS_ON.get(code)
+        request = None if names is None else (code, user.name, address, *map((fields or {}).get, names))
+        if request is not None and rules.has_granted(request):
+            return user
+        try:
+            rules.check(user.name, self._rights.of(code, fields, body), address, self._cluster)
+        except AuthorizationError:
+            self.denied += 1
+            raise
+        if request is not None:
+            rules.grant(request)
         return user
 
     def _must_bind(self, user: User) -> bool:

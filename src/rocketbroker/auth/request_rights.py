@@ -53,6 +53,18 @@ ASKS: Final = frozenset(
     }
 )
 
+#: Fields on which alone the rights of frequent codes depend, so that a decision for their values can be kept.
+DEPENDS_ON: Final[Mapping[int, tuple[str, ...]]] = {
+    Code.SEND_MESSAGE: ("topic",),
+    Code.SEND_MESSAGE_V2: ("b",),
+    Code.SEND_BATCH_MESSAGE: ("b",),
+    Code.PULL_MESSAGE: ("topic", "consumerGroup"),
+    Code.QUERY_CONSUMER_OFFSET: ("topic", "consumerGroup"),
+    Code.UPDATE_CONSUMER_OFFSET: ("topic", "consumerGroup"),
+    Code.POP_MESSAGE: ("topic", "consumerGroup"),
+    Code.ACK_MESSAGE: ("topic", "consumerGroup"),
+}
+
 # Values of a body that is not plain JSON, as the handlers of these codes allow.
 _MOST_VALUES: Final = 5_000
 

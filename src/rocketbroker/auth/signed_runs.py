@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rocketbroker.auth.authorization import Right
+from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
 from rocketbroker.codec.remoting.handler import (
     Columns,
@@ -88,7 +89,7 @@ class SignedRuns:
 
     def accepts(self, command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
-        if not command.header or not command.header.get(ACCESS_KEY):
+        if not command.header or not command.header.get(ACCESS_KEY) or BOUND_SIGNATURE in command.header:
             return False
         try:
             return self._handler.accepts(self._typed(command))

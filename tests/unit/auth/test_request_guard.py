@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.auth.access_store import AccessStore
-from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthorizationError
 from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
@@ -338,6 +338,30 @@ def test_a_nonce_is_forgotten_with_its_connection(server: Server):
 def test_open_codes_are_not_checked(tmp_path: Path):
     server = Server(tmp_path, CheckedCodes(authorizes=True, open={int(Code.PULL_MESSAGE)}))
     assert server.routes[Code.PULL_MESSAGE] is server.own[Code.PULL_MESSAGE]
+
+
+def test_a_decision_is_made_once_for_a_user_and_the_names_of_a_request(server: Server, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    of = RequestRights.of
+
+    def noting(rights: RequestRights, code: int, *more: object) -> list[Right]:
+        asked.append(code)
+        return of(rights, code, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RequestRights, "of", noting)
+    for _ in range(3):
+        server.ask(Code.PULL_MESSAGE, JOE, PULL)
+    assert len(asked) == 1
+
+    server.reached.clear()
+    for fields in ({**PULL, "topic": "Other"}, {**PULL, "consumerGroup": "Other"}, {"topic": "T"}):
+        for _ in range(2):
+            server.refusal(Code.PULL_MESSAGE, JOE, fields=fields)
+    server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL, address="10.0.0.1:99")
+    assert len(asked) == 8, "refusals are not kept"
+
+    server.store.rules = AccessRules(server.store.rules.users, {}, server.store.rules)
+    server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL)
 
 
 async def test_a_change_of_the_table_counts_from_the_next_request_on(tmp_path: Path):

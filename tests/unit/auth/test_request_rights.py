@@ -7,7 +7,7 @@ import pytest
 from docs._ext.request_codes import served_codes
 from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.policies import Action, Resource
-from rocketbroker.auth.request_rights import ROUTE_READS, RequestRights, listed_codes
+from rocketbroker.auth.request_rights import DEPENDS_ON, ROUTE_READS, RequestRights, listed_codes
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import (
     CheckClientRequestBody,
@@ -43,6 +43,35 @@ def test_each_served_code_has_a_row():
 def test_a_row_is_that_of_a_served_code():
     assert listed_codes() - AUTH_CODES <= served_codes()
     assert listed_codes() >= ROUTE_READS
+
+
+class Noted(dict[str, str]):
+    """Fields that note which of them are read."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        super().__init__(fields)
+        self.read: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> str:
+        raise AssertionError(f"{name} is read in another way")
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all fields are read")
+
+
+@pytest.mark.parametrize("code", DEPENDS_ON, ids=lambda code: RequestCode(code).name)
+@pytest.mark.parametrize("topic", ["T", "%RETRY%G", "%RETRY%other", "%DLQ%G", ""])
+@pytest.mark.parametrize("rights", [OURS, APACHE], ids=["ours", "apache"])
+def test_rights_of_frequent_codes_depend_on_nothing_else(code: int, topic: str, rights: RequestRights):
+    fields = Noted({**dict.fromkeys(DEPENDS_ON[code], topic), "consumerGroup": "G"})
+
+    assert rights.of(code, fields, None) != []  # type: ignore[arg-type] # reading the body would fail
+
+    assert fields.read <= set(DEPENDS_ON[code])
 
 
 @pytest.mark.parametrize(
