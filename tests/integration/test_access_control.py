@@ -229,6 +229,70 @@ def test_a_held_pull_and_a_member_end_with_the_right(cluster: Cluster, change: s
         root.ask(Code.AUTH_DELETE_USER, user)
 
 
+VICTIM = "%RETRY%victim"
+NEW_TOPIC = {
+    "topic": VICTIM, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+}  # fmt: skip
+ON_RETRY_TOPIC = [
+    (Code.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC, "Create"),
+    (Code.SEND_MESSAGE_V2, send_fields(VICTIM), "Sub"),
+    (Code.PULL_MESSAGE, pull_fields(VICTIM), "Sub"),
+    (Code.GET_MAX_OFFSET, {"topic": VICTIM, "queueId": "0"}, "Get"),
+    (Code.GET_TOPIC_CONFIG, {"topic": VICTIM}, "Get"),
+    (Code.DELETE_TOPIC_IN_BROKER, {"topic": VICTIM}, "Delete"),
+]
+
+
+def test_a_retry_topic_belongs_to_its_group_also_if_it_is_made_by_hand(cluster: Cluster):
+    cluster.clear()
+    cluster.allow(("Topic:*", "All"), (f"Group:{GROUP}", "All"))
+    for code, fields, _ in ON_RETRY_TOPIC:
+        answer = cluster.joe.ask(code, fields, b"body")
+        assert (answer.code, "Group:victim" in answer.remark) == (ResponseCode.NO_PERMISSION, True), answer
+    for code, fields, action in ON_RETRY_TOPIC:
+        cluster.allow(("Group:victim", action))
+        answer = cluster.joe.ask(code, fields, b"body")
+        assert answer.code != ResponseCode.NO_PERMISSION, answer
+    body = json.dumps({"policies": [{"entries": [{"resource": f"Topic:{VICTIM}", "actions": ["Pub"]}]}]}).encode()
+    answer = cluster.root.ask(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, body)
+    assert (answer.code, "give Group:victim" in answer.remark) == (ResponseCode.INVALID_PARAMETER, True), answer
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Ord\u0435rs", "Orders\u200b", "Orders\n", "Orders ", "Ord\uff45rs", "Orders\0", "Ord/../ers", "%RETRY%\u0435"],
+    ids=ascii,
+)
+def test_names_outside_of_the_legal_alphabet_are_refused_whatever_covers_them(cluster: Cluster, name: str):
+    cluster.clear()
+    cluster.allow(("Topic:Ord*", "All"), ("Topic:*", "All"), ("Group:*", "All"))
+    before = cluster.state()
+    for code, fields, body in (
+        (Code.UPDATE_AND_CREATE_TOPIC, {**NEW_TOPIC, "topic": name}, b""),
+        (Code.SEND_MESSAGE_V2, send_fields(name), b"body"),
+        (Code.PULL_MESSAGE, pull_fields(name), b""),
+        (Code.PULL_MESSAGE, pull_fields(TOPIC, consumerGroup=name), b""),
+    ):
+        answer = cluster.joe.ask(code, fields, body)
+        assert answer.code != ResponseCode.SUCCESS, answer
+        assert "Traceback" not in answer.remark
+        assert answer.body == b""
+    for resource in (f"Topic:{name}", f"Group:{name}"):
+        entry = {"resource": resource, "actions": ["Pub"], "decision": "Allow"}
+        body = json.dumps({"policies": [{"policyType": "Custom", "entries": [entry]}]}).encode()
+        answer = cluster.root.ask(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, body)
+        assert answer.code == ResponseCode.INVALID_PARAMETER, answer
+    assert cluster.state() == before
+
+
+def test_names_that_differ_in_case_are_two(cluster: Cluster):
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC.lower()}", "All"))
+    answer = cluster.joe.ask(Code.GET_MAX_OFFSET, QUEUE)
+    assert answer.code == ResponseCode.NO_PERMISSION
+
+
 def test_a_user_without_super_rights_makes_no_super_user(cluster: Cluster):
     cluster.clear()
     cluster.allow(("Cluster:DefaultCluster", "Update"))

@@ -74,6 +74,10 @@ Type = Annotated[
 # -- brokers
 
 
+#: Part of a slave's refusal of changes.
+FOLLOWS: Final = "make the change at the master"
+
+
 async def brokers_to_change(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
     """Return the address of the given broker, or those of all brokers of the cluster, masters first.
 
@@ -94,6 +98,9 @@ async def changed(
 ) -> Report:
     """Send a change to each broker, and report the brokers that made it.
 
+    A slave of ours refuses changes, since it takes over those of its master: that is no failure beside a master that
+    made the change.
+
     Args:
         text: the line for each broker, with ``{}`` for its address, as RocketMQ's tool prints it.
         addresses: the brokers.
@@ -101,10 +108,11 @@ async def changed(
         data: further fields of the JSON value.
     """
     succeeded, failed = await ask_each(addresses, ask)
+    following = [address for address, error in failed.items() if succeeded and FOLLOWS in str(error)]
     return Report(
         {**data, "brokers": succeeded},
-        [text.format(address) for address in succeeded],
-        failure_lines(failed),
+        [*map(text.format, succeeded), *(f"slave {address} takes it over from its master." for address in following)],
+        failure_lines({address: error for address, error in failed.items() if address not in following}),
     )
 
 

@@ -16,6 +16,8 @@ from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
+from rocketbroker.processor.support.request_family import NO_CHANGES
 from tests.support.admin_stage import AdminStage, admin_stage
 from tests.support.scripted_server import Script
 
@@ -87,6 +89,21 @@ async def test_a_change_goes_to_each_broker_of_the_cluster(stage: AdminStage):
         "mqadmin: warning: others can read -p in the list of processes; use --password-stdin\n"
         f"mqadmin: {stage.address()}: CODE: 16 DESC: The user is existed\n"
     )
+
+
+async def test_a_slave_that_follows_its_master_is_no_failure():
+    async def ask(address: str) -> None:
+        if address != "a:1":
+            raise BrokerResponseError(NO_CHANGES.code, NO_CHANGES.remark)
+
+    report = await users.changed("create user to {} success.", ["a:1", "s:2"], ask, {})
+    assert ([*report.parts], [*report.failures]) == (
+        ["create user to a:1 success.", "slave s:2 takes it over from its master."],
+        [],
+    )
+    alone = await users.changed("create user to {} success.", ["s:2"], ask, {})
+    assert ([*alone.parts], len(alone.failures)) == ([], 1)
+    assert "make the change at the master" in alone.failures[0]
 
 
 async def test_the_password_comes_from_stdin(stage: AdminStage, known: dict[str, UserInfo]):
