@@ -8,9 +8,9 @@ NOTES: Final = {
     "createUser": (
         """\
 Asks for the password twice, without showing it; `--password-stdin` reads it from a pipe. `-p` works as with RocketMQ's
-tool, and warns, since every user of the machine can read it. `-c` writes to masters and slaves; a slave of this project takes
-changes from its master alone, which a line says. In JSON: `username`,
-`userType` and `brokers`, those that created it.""",
+tool, and warns, since every user of the machine can read it. `-c` writes to masters and slaves; a slave of
+this project takes changes from its master alone, and a line says so. In JSON: `username`, `userType` and `brokers`,
+those that created it.""",
         "pwgen -s 32 1 | mqadmin createUser -n 127.0.0.1:9876 -c DefaultCluster -u joe --password-stdin",
     ),
     "updateUser": (

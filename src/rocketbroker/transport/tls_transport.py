@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from rocketbroker.codec.message.message_id import join_address
+from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.remoting.handler import Buffer
+from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import is_this_machine
+from rocketbroker.transport.handshake_limits import HandshakeLimits, Ticket
 
 if TYPE_CHECKING:
     from rocketbroker.common.config.tls_settings import TlsClientSettings, TlsSettings
@@ -308,6 +310,8 @@ async def open_connection(
 # begins with its length, whose first byte is that only above 369 MB, which no limit allows.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 10.0
+# A client sends its hello and then waits for the server's; post-quantum keys take some kilobytes.
+_MOST_BEFORE_HANDSHAKE: Final = 64 * 1024
 _HANDSHAKE: Final = b"\x16"
 
 
@@ -345,6 +349,7 @@ class ServerTls:
 
     Attributes:
         failed: number of handshakes that failed.
+        handshakes: bounds of them.
         plain_text: number of connections in plain text from other machines.
         last_plain_text: IP address of the last one.
     """
@@ -353,6 +358,7 @@ class ServerTls:
         self._context = context
         self.plain = plain
         self.failed = 0
+        self.handshakes = HandshakeLimits()
         self.plain_text = 0
         self.last_plain_text = ""
         self._refusals = RefusalLog(log)
@@ -440,20 +446,24 @@ class RemotingTls(OutgoingTls):
 class _ServerTransport(TlsTransport):
     """The server's end of a connection; its protocol has the peer from before the handshake."""
 
-    def __init__(self, protocol: Securable, tls: ServerTls) -> None:
+    def __init__(self, protocol: Securable, tls: ServerTls, ticket: Ticket) -> None:
         super().__init__(cast("asyncio.BufferedProtocol", protocol), tls.context, None)
         self._server_tls = tls
+        self._ticket = ticket
         self._deadline: asyncio.TimerHandle | None = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
 
     def _end_handshake(self) -> None:
         self._end_wait()
+        self._ticket.end(failed=False)
 
     def _fail_handshake(self, error: Exception) -> None:
         if self._end_wait():
+            self._ticket.end(failed=True)
             self._server_tls.refuse(self.get_extra_info("peername"), f"the handshake failed: {_cause(error)}")
 
     def _give_up(self) -> None:
         self._deadline = None
+        self._ticket.end(failed=True)
         self._server_tls.refuse(
             self.get_extra_info("peername"), f"its handshake took longer than {HANDSHAKE_TIMEOUT_S:g} s"
         )
@@ -500,6 +510,10 @@ class FirstByte(asyncio.Protocol):
         self._protocol = protocol
         self._tls = tls
         self._plain: asyncio.Transport
+        # Begin of a handshake that waits for its place, and when that ends.
+        self._received = b""
+        self._ticket: Ticket | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer."""
@@ -507,19 +521,23 @@ class FirstByte(asyncio.Protocol):
         self._protocol.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol that no byte came."""
+        """Tell the protocol that no byte came, or no handshake began."""
+        self._end_wait()
+        if self._ticket is not None:
+            self._ticket.end(failed=False)
         self._protocol.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Begin a handshake, serve in plain text, or close."""
         if self._plain.is_closing():
             return
-        if data[:1] == _HANDSHAKE:
-            secure = _ServerTransport(self._protocol, self._tls)
-            self._plain.set_protocol(secure)
-            self._protocol.secured(secure)
-            secure.connection_made(self._plain)
-            secure.data_received(data)
+        if self._ticket is not None:
+            self._received += data
+            if len(self._received) > _MOST_BEFORE_HANDSHAKE:
+                self._refuse(f"it sent more than {_MOST_BEFORE_HANDSHAKE:,} bytes before its handshake")
+        elif data[:1] == _HANDSHAKE:
+            self._received = data
+            self._ask()
         elif self._tls.plain:
             self._tls.note_plain_text(self._plain)
             self._plain.set_protocol(cast("asyncio.BaseProtocol", self._protocol))
@@ -529,6 +547,43 @@ class FirstByte(asyncio.Protocol):
                 self._plain.get_extra_info("peername"), "it is in plain text, and tls.server.mode=enforcing demands TLS"
             )
             self._plain.close()
+
+    def _ask(self) -> None:
+        """Begin the handshake, wait for a place, or close."""
+        peer = self._plain.get_extra_info("peername")
+        key = address_key(host_bytes(peer[0].removeprefix("::ffff:"), peer[1])) if isinstance(peer, tuple) else b""
+        self._ticket = ticket = self._tls.handshakes.ask(key, self._begin)
+        if ticket is None:
+            self._refuse("too many handshakes wait, or too many of its address have failed")
+        elif ticket.is_running:
+            self._begin()
+        else:
+            # It is read on, so that one that leaves gives up its place.
+            self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_S, self._give_up)
+
+    def _begin(self) -> None:
+        assert self._ticket is not None
+        self._end_wait()
+        if self._plain.is_closing():
+            self._ticket.end(failed=False)
+            return
+        secure = _ServerTransport(self._protocol, self._tls, self._ticket)
+        self._plain.set_protocol(secure)
+        self._protocol.secured(secure)
+        secure.connection_made(self._plain)
+        secure.data_received(self._received)
+
+    def _give_up(self) -> None:
+        self._refuse(f"it waited {HANDSHAKE_TIMEOUT_S:g} s for the place of a handshake")
+
+    def _refuse(self, reason: str) -> None:
+        self._tls.refuse(self._plain.get_extra_info("peername"), reason)
+        self._plain.abort()
+
+    def _end_wait(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def deliver(protocol: Securable, data: Buffer) -> None:

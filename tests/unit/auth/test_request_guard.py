@@ -20,6 +20,7 @@ from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User, UserType
 from rocketbroker.codec.remoting.bound_signature import NONCE_CODE, BoundSigner
+from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, RunHandler
 from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, request
@@ -28,6 +29,8 @@ from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeClock, FakeConnection
+from tests.support.transports import connect, feed
+from tests.support.waiting import turns
 
 ROOT = RequestSigner("root", "root-secret")
 JOE = RequestSigner("joe", "joe-secret")
@@ -240,6 +243,17 @@ async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_
     assert "credentials" in (stranger.close_reason or "")
     # A served client behind the same address notices nothing.
     assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
+    server.guard.late_refusals.stop()
+
+
+async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(server: Server):
+    connection, transport, _ = connect(server.routes)
+    tasks = len(asyncio.all_tasks())
+    feed(connection, encode_frame(request(Code.PULL_MESSAGE, PULL)) * 5_000)
+    await turns(3)
+    assert server.guard.failed_attempts.failures == 5 + MAX_OF_ADDRESS + 1
+    assert (len(server.guard.late_refusals), len(transport.answers)) == (MAX_OF_ADDRESS, 6)
+    assert (len(asyncio.all_tasks()), transport.is_closing()) == (tasks, True)
     server.guard.late_refusals.stop()
 
 

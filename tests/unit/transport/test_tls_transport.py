@@ -17,7 +17,8 @@ from rocketbroker.common.certificates import CertificateAuthority
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError
-from rocketbroker.transport import tls_transport
+from rocketbroker.transport import handshake_limits, tls_transport
+from rocketbroker.transport.handshake_limits import MAX_WAITING_OF_ADDRESS
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
@@ -591,3 +592,63 @@ async def test_connections_in_plain_text_of_other_machines_are_counted(tmp_path:
     for peer in ("10.0.1.7", "10.0.1.8"):
         tls.server.note_plain_text(_Ends(peer, "10.0.0.1"))
     assert tls.runtime_info() == {"plainTextConnections": "2", "lastPlainTextPeer": "10.0.1.8"}
+
+
+async def test_failed_handshakes_of_an_address_are_few_however_many_come_and_the_served_are_served(
+    files: TlsFiles, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+):
+    # As if everybody had the whole test to wait in.
+    monkeypatch.setattr(handshake_limits, "PACE_S", 3600.0)
+    async with (
+        running(tls_server(handlers, settings_of(files))) as server,
+        stopping(RemotingClient(tls=files.context)) as client,
+    ):
+        assert server.tls is not None
+        address, limits = f"{LOCAL}:{server.port}", server.tls.handshakes
+        await client.invoke(address, request(ECHO), 60)
+        strangers = []
+        for number in range(300):
+            reader, writer = await asyncio.open_connection(LOCAL, server.port)
+            writer.write(b"\x16\x03\x01\x00\x05wrong")
+            strangers.append((reader, writer))
+            if number % 50 == 0:
+                assert (await client.invoke(address, request(ECHO, None, b"x"), 60)).body == b"x"
+        failed, waiting = 11, MAX_WAITING_OF_ADDRESS
+        refused = len(strangers) - waiting  # those that failed included
+        await until(lambda: server.tls is not None and server.tls.failed == refused)
+        assert (limits.begun, limits.waiting) == (1 + failed, waiting)
+        for _, writer in strangers:
+            writer.close()
+        await until(lambda: limits.waiting == 0)
+        assert (await client.invoke(address, request(ECHO, None, b"y"), 60)).body == b"y"
+
+
+async def test_a_handshake_that_waited_for_its_place_is_served(
+    files: TlsFiles, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(handshake_limits, "MAX_RUNNING", 1)
+    async with running(tls_server(handlers, settings_of(files))) as server:
+        assert server.tls is not None
+        _, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(b"\x16\x03\x01")  # it holds the only place
+        await until(lambda: server.tls is not None and server.tls.handshakes.begun == 1)
+        asked = asyncio.create_task(ask(server, files.context()))
+        await until(lambda: server.tls is not None and server.tls.handshakes.waiting == 1)
+        writer.close()
+        assert await asked == b"hello"
+
+
+async def test_one_that_waits_too_long_for_its_place_is_dropped(
+    files: TlsFiles, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(handshake_limits, "MAX_RUNNING", 0)
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.05)
+    async with running(tls_server(handlers, settings_of(files))) as server:
+        assert server.tls is not None
+        reader, writer = await asyncio.open_connection(LOCAL, server.port)
+        writer.write(b"\x16\x03\x01")
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await until(lambda: server.tls is not None and server.tls.failed == 1)
+        assert server.tls.handshakes.begun == 0
