@@ -322,7 +322,7 @@ class RequestGuard:
             )
         if self._codes.authorizes and not user.is_super:
             try:
-                self._store.rules.check(user.name, rights(), address)
+                self._store.rules.check(user.name, rights(), address, self._cluster)
             except AuthorizationError:
                 self.denied += 1
                 raise

@@ -78,7 +78,8 @@ def guard_of(tmp_path: Path, *, authorizes: bool = True) -> tuple[CallGuard, Req
     store = AccessStore(tmp_path / "table", SecretSeal(bytes(32)), FakeClock())
     users = [User("root", "root-secret", UserType.SUPER), User("joe", "joe-secret")]
     allow = PolicyEntry(parse_resource("Topic:T"), (Action.PUB,), Decision.ALLOW, ("127.0.0.1",))
-    store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow,))})
+    wide = PolicyEntry(parse_resource("Topic:rmq_*"), (Action.PUB,), Decision.ALLOW)
+    store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow, wide))})
     guard = RequestGuard(store, RequestRights("C"), FakeClock(), CheckedCodes(authorizes))
     guard.follow_loaded()
     return CallGuard(guard), guard
@@ -86,6 +87,7 @@ def guard_of(tmp_path: Path, *, authorizes: bool = True) -> tuple[CallGuard, Req
 
 SEND = pb.SendMessageRequest(messages=[pb.Message(topic=T)])
 OTHER = pb.SendMessageRequest(messages=[pb.Message(topic=T), pb.Message(topic=U)])
+TIMER = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="rmq_sys_wheel_timer"))])
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,7 @@ OTHER = pb.SendMessageRequest(messages=[pb.Message(topic=T), pb.Message(topic=U)
         (signed("ann", "joe-secret"), SEND, "127.0.0.1:1", pb.UNAUTHORIZED),
         (signed("joe", "joe-secret"), OTHER, "127.0.0.1:1", pb.FORBIDDEN),
         (signed("joe", "joe-secret"), SEND, "10.0.0.1:1", pb.FORBIDDEN),
+        (signed("joe", "joe-secret"), TIMER, "127.0.0.1:1", pb.FORBIDDEN),
     ],
 )
 async def test_a_call_without_credentials_or_rights_is_refused(tmp_path, metadata, request_, peer: str, code: int):
