@@ -1,18 +1,13 @@
 """Changes that administrators make at a broker, as the audit log describes them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from rocketbroker.auth.access_store import AccessStore
-from rocketbroker.auth.errors import AuthValueError
-from rocketbroker.auth.policies import parse_subject
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.topic.message_request_mode_manager import MessageRequestModeManager
 from rocketbroker.broker.topic.subscription_group_manager import SubscriptionGroupManager
 from rocketbroker.broker.topic.topic_config_manager import TopicConfigManager
-from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from rocketbroker.codec.remoting.bodies.topic_config import (
     CreateTopicListRequestBody,
@@ -21,73 +16,12 @@ from rocketbroker.codec.remoting.bodies.topic_config import (
 )
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.config.current_settings import parse_updates
-from rocketbroker.common.config.fields import ConfigModel, fields_by_name, shown_text
-from rocketbroker.common.errors import ConfigError
-from rocketbroker.processor.support.audited import MOST_NAMES, AuditedCode, header_fields
+from rocketbroker.common.config.fields import ConfigModel
+from rocketbroker.processor.support.audited import MOST_NAMES, AuditedCode
+from rocketbroker.processor.support.audited_changes import plain, settings_state, user_changes
 from rocketbroker.processor.support.request_checks import read_body
 
 T = TypeVar("T")
-_State = Callable[[Command], object]
-
-
-def user_changes(store: AccessStore | None) -> dict[int, AuditedCode]:
-    """Return the changes of users and policies; none without access control."""
-    if store is None:
-        return {}
-
-    def user(command: Command) -> object:
-        found = store.rules.users.get(command.header.username)
-        return None if found is None else _plain(found.info())
-
-    def user_and_policies(command: Command) -> object:
-        return {"user": user(command), "acl": _acl(command.header.username)}
-
-    def acl(command: Command) -> object:
-        try:
-            return _acl(parse_subject(command.header.subject))
-        except AuthValueError:
-            return None
-
-    def _acl(name: str) -> object:
-        found = store.rules.acls.get(name)
-        return None if found is None else _plain(found.info())
-
-    return {
-        RequestCode.AUTH_CREATE_USER: AuditedCode(user, user_fields),
-        RequestCode.AUTH_UPDATE_USER: AuditedCode(user, user_fields),
-        RequestCode.AUTH_DELETE_USER: AuditedCode(user_and_policies),
-        RequestCode.AUTH_CREATE_ACL: AuditedCode(acl),
-        RequestCode.AUTH_UPDATE_ACL: AuditedCode(acl),
-        RequestCode.AUTH_DELETE_ACL: AuditedCode(acl),
-    }
-
-
-def user_fields(command: Command) -> dict[str, object]:
-    """Return the fields of a user that a request sets; stars stand for the password."""
-    info = read_body(command.body, UserInfo)
-    given = {"userType": info.user_type, "userStatus": info.user_status, "password": info.password and "******"}
-    return header_fields(command) | {name: value for name, value in given.items() if value is not None}
-
-
-def settings_state(models: Sequence[ConfigModel]) -> _State:
-    """Return a function that shows the settings which a request names; stars stand for secrets."""
-
-    def state(command: Command) -> object:
-        try:
-            named = list(parse_updates(bytes(command.body)))
-        except ConfigError:
-            return None
-        found: dict[str, str] = {}
-        for model in models:
-            table = fields_by_name(type(model))
-            for name in named[:MOST_NAMES]:
-                if name in table:
-                    attribute, field = table[name]
-                    found[name] = shown_text(getattr(model, attribute), field)
-        return found
-
-    return state
 
 
 def broker_changes(
@@ -101,7 +35,7 @@ def broker_changes(
     """Return the changes of a broker by request code."""
 
     def topic(command: Command) -> object:
-        return _plain(topics.topics.get(command.header.topic))
+        return plain(topics.topics.get(command.header.topic))
 
     def topic_list(command: Command) -> object:
         configs = read_body(command.body, CreateTopicListRequestBody).topic_config_list
@@ -113,7 +47,7 @@ def broker_changes(
         return {"topic": topic(command), "offsets": found}
 
     def group(command: Command) -> object:
-        return _plain(groups.groups.get(read_body(command.body, SubscriptionGroupConfig).group_name))
+        return plain(groups.groups.get(read_body(command.body, SubscriptionGroupConfig).group_name))
 
     def group_list(command: Command) -> object:
         configs = read_body(command.body, SubscriptionGroupList).group_config_list
@@ -122,7 +56,7 @@ def broker_changes(
     def deleted_group(command: Command) -> object:
         name = command.header.group_name
         found = {of: offsets.offsets_of(name, of) for of in sorted(offsets.topics_of(name))[:MOST_NAMES]}
-        return {"group": _plain(groups.groups.get(name)), "offsets": found}
+        return {"group": plain(groups.groups.get(name)), "offsets": found}
 
     def group_offsets(command: Command) -> object:
         return offsets.offsets_of(command.header.group, command.header.topic)
@@ -137,7 +71,7 @@ def broker_changes(
 
     def mode(command: Command) -> object:
         body = read_body(command.body, SetMessageRequestModeRequestBody)
-        return _plain(modes.mode_of(body.topic or "", body.consumer_group or ""))
+        return plain(modes.mode_of(body.topic or "", body.consumer_group or ""))
 
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: AuditedCode(topic),
@@ -163,11 +97,7 @@ def broker_changes(
 def _states(names: Iterable[str], table: Mapping[str, T]) -> object:
     """Return the entries of a table by name; only the first hundred, since a request may name thousands."""
     wanted = list(dict.fromkeys(names))
-    found: dict[str, object] = {name: _plain(table.get(name)) for name in wanted[:MOST_NAMES]}
+    found: dict[str, object] = {name: plain(table.get(name)) for name in wanted[:MOST_NAMES]}
     if len(wanted) > MOST_NAMES:
         found["..."] = f"{len(wanted) - MOST_NAMES} more"
     return found
-
-
-def _plain(value: object) -> object:
-    return None if value is None else msgspec.to_builtins(value, str_keys=True)

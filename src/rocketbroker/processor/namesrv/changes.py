@@ -10,8 +10,8 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.admin.changes import settings_state, user_changes
 from rocketbroker.processor.support.audited import MOST_NAMES, AuditedCode
+from rocketbroker.processor.support.audited_changes import settings_state, user_changes
 
 
 def namesrv_changes(
