@@ -77,6 +77,7 @@ async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer,
         # The disk of the machine may be full; nothing else is wrong.
         assert {each.check for each in found["findings"]} - {"disk"} == {"noRoute"}
         assert found["unknown"] == []
+    await check_outcomes(java_namesrv, java_broker)
 
 
 async def refuse(_message: ReceivedMessage) -> None:
@@ -91,9 +92,8 @@ async def accept(_message: ReceivedMessage) -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.java
-@pytest.mark.timeout(300)
-async def test_why_finds_each_outcome_at_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
+async def check_outcomes(java_namesrv: JavaServer, java_broker: JavaServer) -> None:
+    """Check that ``why`` tells the outcomes of messages apart."""
     topic, unknown = "WhyOutcomes", LocalTransactionState.UNKNOWN
     config = ClientConfig(java_namesrv.address, enable_trace=True)
     async with AdminClient(java_namesrv.address) as admin, AsyncExitStack() as stack:
