@@ -282,8 +282,10 @@ Writes `metrics.json`. A figure that a broker does not tell is 0 or missing. In 
     "consumerProgress": (
         """\
 Without `-g` there is one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`,
-`tps` and `diffTotal`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal` and `inflightTotal`. A group with clients
-has a row for each queue that they subscribe to; one without a committed offset counts from 0.""",
+`tps`, `diffTotal` and `silentBrokers`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal`, `inflightTotal` and
+`silentBrokers`. A group with clients has a row for each queue that they subscribe to; one without a committed offset
+counts from 0. A broker that does not answer has a row of dashes and an error on stderr: the totals lack its queues, and
+the exit code is 1.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
     "popStatus": (
@@ -379,7 +381,8 @@ removes them, and logs the name of each.
     "top": (
         """\
 Not a command of RocketMQ; works with its brokers too, by what they report. Three lists: brokers, groups and topics. On
-a terminal the screen is drawn again at each look and each key:
+a terminal the screen is drawn again at each look and each key. Figures that should have been replaced by now show their
+age, and that an answer is late:
 
 | key | does |
 |---|---|
