@@ -185,7 +185,8 @@ class RequestGuard:
                     command.body,
                     address,
                     asks_right=asks_right,
-                    binding=self._bindings.get(connection),
+                    # A look-up by a weak reference costs more than this one, and few requests are bound.
+                    binding=self._bindings.get(connection) if fields and BOUND_SIGNATURE in fields else None,
                 )
             except AuthenticationError as error:
                 return self._refused(error, connection, command)
