@@ -250,6 +250,21 @@ async def test_a_super_user_needs_no_policy(server: Server):
     assert (len(requests), server.handled.runs[-1] > 9) == (29, True)
 
 
+async def test_a_text_that_decodes_to_another_than_was_signed_is_refused(server: Server):
+    teaching = b"".join(signed(number) for number in range(1, 10))
+    event = [signed(number, i="n\x01\\\x01") for number in range(100, 120)]
+    # A backslash and a separator become an escaped backslash, and letters.
+    forged = [frame.replace(rb"\\\u0001", rb"\\u0001") for frame in event]
+    forged = [
+        (len(frame) - 4).to_bytes(4) + (int.from_bytes(frame[4:8]) - 1).to_bytes(4) + frame[8:] for frame in forged
+    ]
+
+    requests, answers = server.exchanged(teaching, together(forged))
+
+    assert len(requests) == 9
+    assert answers.count(b'"code":16,') == 20
+
+
 async def test_one_wrong_signature_among_others_is_refused_alone(server: Server):
     teaching = b"".join(signed(number) for number in range(1, 10))
     event = [signed(number) for number in range(100, 120)]
