@@ -143,7 +143,7 @@ class PullMessageProcessor:
             wanted = self._subscriptions.wanted(header, group)
         may_wait = held is None and bool(header.sys_flag & FLAG_SUSPEND)
         pull = Pull(connection, command, topic, group, wanted, may_wait)
-        moved_to = self._accounts.commit_or_redirect(connection, header, commits=held is None)
+        moved_to = self._accounts.commit_or_redirect(connection, header, held=held is not None)
         if moved_to is not None:
             ends = self._fetcher.queue_range(header.topic, header.queue_id)
             return self._finish(pull, GetMessageResult(_RESET, moved_to, *ends))

@@ -503,6 +503,36 @@ async def test_a_reset_ends_a_held_pull(puller: Puller):
     assert puller.holds.held == 0
 
 
+async def test_a_held_pull_that_the_client_gave_up_takes_no_reset_over(puller: Puller):
+    """The client took the queue again meanwhile, and discards the answer to its first pull."""
+    puller.subscribe()
+    puller.put("a", "b")
+    for _ in range(2):
+        assert puller.pull(2, SUSPEND) is HELD
+    puller.parts.offsets.assign_reset("G", "T", 0, 0)
+    puller.holds.wake_group("G", "T", 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    moved = (ResponseCode.PULL_OFFSET_MOVED, 0)
+    assert [outcome(answer) for _, answer in puller.connection.answers] == [moved, moved]
+    assert not puller.parts.offsets.commit("G", "T", 0, 2)
+    assert bodies(puller.pull(0, SUSPEND)) == [b"a", b"b"]
+    assert puller.parts.offsets.commit("G", "T", 0, 1)
+
+
+async def test_a_client_that_pulls_elsewhere_after_its_held_pull_was_redirected_is_redirected_again(puller: Puller):
+    """What was held was given up; the pull that goes on has not been answered yet."""
+    puller.subscribe()
+    puller.put("a", "b", "c")
+    assert puller.pull(3, SUSPEND) is HELD
+    puller.parts.offsets.assign_reset("G", "T", 0, 1)
+    puller.holds.wake_group("G", "T", 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert outcome(puller.pull(2, SUSPEND)) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+    assert bodies(puller.pull(1, SUSPEND)) == [b"b", b"c"]
+
+
 def test_a_pull_of_a_stranger_commits_nothing_for_a_live_group(puller: Puller):
     puller.put("a", "b", "c")
     puller.subscribe()

@@ -38,16 +38,27 @@ log = logging.getLogger(__name__)
 # and commits do not count until a redirected client pulls again. RocketMQ forgets a reset as soon as one pull was
 # redirected. A consumer that dies then, or one of 4.x, which waits 10 s before it moves, may commit the old offset
 # afterwards.
+#
+# A client that gave a queue up and took it again has left a pull at the broker, whose answer it discards: two pulls of
+# one connection are held then. Neither shows that the client knows of the reset, so that each is redirected. A client
+# that got the answer pulls from the new offset afterwards; one that pulls from elsewhere is redirected once more.
 
 
 class _Reset:
-    """The new offset, and the open connections whose pulls were redirected to it."""
+    """The new offset, and the open connections whose pulls were redirected to it.
 
-    __slots__ = ("offset", "redirected")
+    Attributes:
+        offset: the new offset.
+        redirected: connections whose pulls were redirected when they came.
+        woken: connections of which held pulls were.
+    """
+
+    __slots__ = ("offset", "redirected", "woken")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.redirected: WeakSet[Connection] = WeakSet()
+        self.woken: WeakSet[Connection] = WeakSet()
 
 
 class ResetOffsetTable:
@@ -67,16 +78,26 @@ class ResetOffsetTable:
         """Return true if the queue was reset and no client has taken over the offset yet."""
         return queue_id in self._resets.get(key, ())
 
-    def redirect(self, key: str, queue_id: int, connection: Connection) -> int | None:
+    def redirect(
+        self, key: str, queue_id: int, connection: Connection, asked: int = -1, *, held: bool = False
+    ) -> int | None:
         """Return the offset at which the pull of a client must continue; ``None`` to serve it.
 
-        The offset of the pull makes no difference: a client that pulls from the new offset by chance may still have
-        older messages, and a redirected one may pull from anywhere.
+        Args:
+            key: ``topic@group``.
+            queue_id: the queue.
+            connection: connection of the client.
+            asked: offset of the pull. It counts after a held pull only: a client that pulls from the new offset by
+                chance may still have older messages, and a redirected one may pull from anywhere.
+            held: the pull was held when the reset came.
         """
         reset = self._resets.get(key, {}).get(queue_id)
         if reset is None:
             return None
-        if connection in reset.redirected:
+        if held:
+            reset.woken.add(connection)
+            return reset.offset
+        if connection in reset.redirected or (connection in reset.woken and asked == reset.offset):
             self.forget(key, queue_id)
             return None
         reset.redirected.add(connection)
@@ -311,11 +332,13 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsetSerializeWrapper]):
         self.resets.forget(f"{topic}@{group}", queue_id)
         self._changed = True
 
-    def redirect(self, group: str, topic: str, queue_id: int, connection: Connection) -> int | None:
+    def redirect(
+        self, group: str, topic: str, queue_id: int, connection: Connection, asked: int = -1, *, held: bool = False
+    ) -> int | None:
         """Return the offset a pull must continue at after a reset of the queue; ``None`` to serve it."""
         # Either result may end the reset, which then has to reach the file.
         self._changed = True
-        return self.resets.redirect(f"{topic}@{group}", queue_id, connection)
+        return self.resets.redirect(f"{topic}@{group}", queue_id, connection, asked, held=held)
 
     @property
     def _free(self) -> int:

@@ -35,20 +35,21 @@ class PullAccounts:
         self._stats = stats
         self._send_backs = send_backs
 
-    def commit_or_redirect(
-        self, connection: Connection, header: PullMessageRequestHeader, *, commits: bool
-    ) -> int | None:
+    def commit_or_redirect(self, connection: Connection, header: PullMessageRequestHeader, *, held: bool) -> int | None:
         """Return the offset to pull from instead, if the group's offset was reset; else commit that of the pull.
+
+        A pull that was ``held`` has been committed already.
 
         A commit creates the group; pulling alone does not. The pull of a stranger to a group with clients is served, as
         that of a client which has still to send its heartbeat after a restart of the broker, and its offset is ignored.
         """
         offsets, group = self._offsets, header.consumer_group
         if offsets.resets:
-            moved_to = offsets.redirect(group, header.topic, header.queue_id, connection)
+            asked = header.queue_offset
+            moved_to = offsets.redirect(group, header.topic, header.queue_id, connection, asked, held=held)
             if moved_to is not None:
                 return moved_to
-        if commits and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
+        if not held and header.sys_flag & FLAG_COMMIT_OFFSET and header.commit_offset >= 0:
             share = connection.share
             if (
                 self._consumers.may_commit(group, connection)
