@@ -21,6 +21,7 @@ import json, sys
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.sql.codegen.wholeStage", "false").config("spark.sql.shuffle.partitions", "1")
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 rows = spark.read.format("rocketmq_store").schema("topic string, queue_id int").load(sys.argv[1]).collect()
 print("RESULT " + json.dumps([list(row) for row in rows]))
@@ -36,6 +37,7 @@ def test_the_formats_are_known_without_a_call(tmp_path: Path) -> None:
 
     store = golden_store.unpack("clean", tmp_path)
     variables = {"JAVA_HOME": str(ensure_java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables["JDK_JAVA_OPTIONS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for a few queries
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, store],
         env=os.environ | variables | {"PYTHONPATH": str(ROOT / "src")},

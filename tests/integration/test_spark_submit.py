@@ -13,7 +13,8 @@ from rocketbroker.analytics.spark.local_session import ensure_java_home
 from tests.support.commit_log_writer import CommitLogWriter
 from tests.support.ports import LOOPBACK
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+# Programs that start at a cluster by spark-submit run in test_spark_cluster.
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(400)]
 
 PROGRAM = """\
 import json, sys

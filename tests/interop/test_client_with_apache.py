@@ -1,7 +1,9 @@
 """Our client and our mqadmin work with Apache's own name server and broker."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 import pytest
 
@@ -24,33 +26,48 @@ from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupCon
 from rocketbroker.common.clock import SystemClock
 from tests.support.client_scenario import run_scenario
 from tests.support.java import Java
-from tests.support.java_process import JavaServer
+from tests.support.java_toolchain import require_java
 from tests.support.producer_scenario import check_delay, run_producer_scenario
 from tests.support.two_mqadmins import Ran, run_ours
 
-
-@pytest.mark.java
-@pytest.mark.timeout(300)  # the first run fetches the jars
-async def test_the_client_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
-    await run_scenario(java_namesrv.address, java_broker.address)
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]  # the first run fetches the jars
 
 
-@pytest.mark.java
-@pytest.mark.timeout(300)
-async def test_the_producer_works_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
-    await run_producer_scenario(java_namesrv.address)
-    await check_delay(java_namesrv.address)
+class Apache(NamedTuple):
+    """Addresses of Apache's servers."""
+
+    namesrv: str
+    broker: str
 
 
-@pytest.mark.java
-@pytest.mark.timeout(300)
-async def test_bench_and_top_work_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
-    async with AdminClient(java_namesrv.address) as admin:
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
+    """One name server and one broker for all tests; each has topics of its own."""
+    require_java()
+    java = Java(tmp_path_factory.mktemp("java"))
+    try:
+        namesrv = java.namesrv().address
+        yield Apache(namesrv, java.broker(namesrv).address)
+    finally:
+        java.close()
+
+
+async def test_the_client_works_with_apaches_broker(apache: Apache):
+    await run_scenario(apache.namesrv, apache.broker)
+
+
+async def test_the_producer_works_with_apaches_broker(apache: Apache):
+    await run_producer_scenario(apache.namesrv)
+    await check_delay(apache.namesrv)
+
+
+async def test_bench_and_top_work_with_apaches_broker(apache: Apache):
+    async with AdminClient(apache.namesrv) as admin:
         measured = await bench(admin, "Measured", messages=50, duration=60, create=True)
         assert measured.failures == []
         assert {each.load.value: each.messages for each in measured.data["loads"]} == dict.fromkeys(Load, 50)
         seen = (await top(admin, as_json=True)).data
-        assert [(row.addr, row.problem) for row in seen.brokers] == [(java_broker.address, "")]
+        assert [(row.addr, row.problem) for row in seen.brokers] == [(apache.broker, "")]
         assert seen.brokers[0].disk is not None
         assert {row.topic: row.messages for row in seen.topics}["Measured"] == 200
         removed = await bench(admin, "Gone", "sync", messages=1, create=True, clean=True)
@@ -58,10 +75,8 @@ async def test_bench_and_top_work_with_apaches_broker(java_namesrv: JavaServer, 
         assert "Gone" not in await admin.fetch_all_topic_list()
 
 
-@pytest.mark.java
-@pytest.mark.timeout(300)
-async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer, java_broker: JavaServer):
-    address = java_namesrv.address
+async def test_doctor_and_why_work_with_apaches_broker(apache: Apache):
+    address = apache.namesrv
     async with (
         AdminClient(address) as admin,
         Producer("PG_Why", address) as producer,
@@ -77,7 +92,7 @@ async def test_doctor_and_why_work_with_apaches_broker(java_namesrv: JavaServer,
         # The disk of the machine may be full; nothing else is wrong.
         assert {each.check for each in found["findings"]} - {"disk"} == {"noRoute"}
         assert found["unknown"] == []
-    await check_outcomes(java_namesrv, java_broker)
+    await check_outcomes(apache)
 
 
 async def refuse(_message: ReceivedMessage) -> None:
@@ -92,19 +107,19 @@ async def accept(_message: ReceivedMessage) -> None:
     await asyncio.sleep(0)
 
 
-async def check_outcomes(java_namesrv: JavaServer, java_broker: JavaServer) -> None:
+async def check_outcomes(apache: Apache) -> None:
     """Check that ``why`` tells the outcomes of messages apart."""
     topic, unknown = "WhyOutcomes", LocalTransactionState.UNKNOWN
-    config = ClientConfig(java_namesrv.address, enable_trace=True)
-    async with AdminClient(java_namesrv.address) as admin, AsyncExitStack() as stack:
+    config = ClientConfig(apache.namesrv, enable_trace=True)
+    async with AdminClient(apache.namesrv) as admin, AsyncExitStack() as stack:
         for name in (topic, "WhyOther"):
-            await admin.create_and_update_topic_config(java_broker.address, TopicConfig(name, 1, 1))
+            await admin.create_and_update_topic_config(apache.broker, TopicConfig(name, 1, 1))
         await admin.create_and_update_subscription_group_config(
-            java_broker.address, SubscriptionGroupConfig("CG_Suspended", consume_enable=False)
+            apache.broker, SubscriptionGroupConfig("CG_Suspended", consume_enable=False)
         )
         producer = await stack.enter_async_context(Producer("PG_Why", config))
         half = await stack.enter_async_context(
-            TransactionProducer("TG_Why", java_namesrv.address, check=lambda _message: unknown)
+            TransactionProducer("TG_Why", apache.namesrv, check=lambda _message: unknown)
         )
         level = await producer.send(Message(topic, b"x", delay_time_level=18), timeout_s=60)
         timer = await producer.send(Message(topic, b"x", deliver_time_ms=SystemClock().time_ms() + 600_000))
@@ -119,7 +134,7 @@ async def check_outcomes(java_namesrv: JavaServer, java_broker: JavaServer) -> N
             consumer = await stack.enter_async_context(PushConsumer(group, config, handler=handler))
             await consumer.subscribe(topic)
         # Two clients of this process, without traces, which would show that one has consumed it.
-        for address, tag in ((java_namesrv.address, "a"), (f"{java_namesrv.address};127.0.0.1:1", "b")):
+        for address, tag in ((apache.namesrv, "a"), (f"{apache.namesrv};127.0.0.1:1", "b")):
             consumer = await stack.enter_async_context(PushConsumer("CG_Split", address, handler=accept))
             await consumer.subscribe(topic, tag)
 
@@ -146,7 +161,6 @@ async def check_outcomes(java_namesrv: JavaServer, java_broker: JavaServer) -> N
 
 
 @pytest.mark.soak
-@pytest.mark.java
 @pytest.mark.timeout(600)
 async def test_client_and_producer_work_with_apaches_4_9(java: Java):
     java.server_version = "4.9.7"
@@ -185,7 +199,6 @@ NEWER_COMMANDS = ("haStatus -b {broker}", "popStatus -g CG_Old", "listUser -b {b
 
 
 @pytest.mark.soak
-@pytest.mark.java
 @pytest.mark.timeout(600)
 def test_mqadmin_works_with_apaches_4_9(java: Java):
     java.server_version = "4.9.7"

@@ -119,7 +119,7 @@ def test_groups_are_reset_forward_while_online_and_back_while_offline(
     cluster.make_topic("Forward")
     produce(java, cluster, "Forward", "selector:800:1")
     admin.ready()
-    slow = consume(java, cluster, "Forward", "CG_Forward", "takeMillis=5000")
+    slow = consume(java, cluster, "Forward", "CG_Forward", "takeMillis=2000")
     taken(slow, 0, 1)
     assert admin.call("time", "CG_Forward", "Forward", -1) == {"-": dict.fromkeys(QUEUES, 200)}
     produce(java, cluster, "Forward", "selector:40:1", "first=800")

@@ -22,7 +22,8 @@ async def brokers_of(namesrv: str, topic: str) -> dict[str, str]:
     return {each.broker_name: each.broker_addrs[0] for each in route.broker_datas}
 
 
-@pytest.mark.parametrize("namesrv_of", ["ours", "apache"])
+# That our broker registers at name servers of Apache's is shown below.
+@pytest.mark.parametrize("namesrv_of", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_clients_use_both_brokers_through_one_name_server(java: Java, our_servers: OurServers, namesrv_of: str):
     namesrv: JavaServer | OurServer = our_servers.namesrv() if namesrv_of == "ours" else java.namesrv()
     ours = our_servers.broker(namesrv.address, brokerName="broker-ours")

@@ -192,7 +192,7 @@ def test_a_sibling_answers_for_a_producer_that_was_killed(java: Java, our_server
 
 
 @pytest.mark.proves("Transactions", "a broker killed between half message and commit; what is committed comes once")
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.soak)])
 def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: OurServers, tmp_path: Path, flush: str):
     """Some are committed and no op message says so yet; of others there is the first half alone."""
     settings: dict[str, str | int] = {"flushDiskType": flush, "transactionOpBatchInterval": 600_000}
@@ -227,7 +227,7 @@ def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: 
     "under the other",
 )
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", ["ours", "apache"])
+@pytest.mark.parametrize("first", [pytest.param("ours", marks=pytest.mark.soak), "apache"])
 def test_a_transaction_begun_under_one_broker_ends_under_the_other(
     java: Java, our_servers: OurServers, tmp_path: Path, first: str
 ):

@@ -5,6 +5,7 @@ Ours signs, and uses TLS, as a file of clusters says. Apache's tool has its cred
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 from tests.support.admin_schemas import checked_json
 from tests.support.certificates import server_context
 from tests.support.java import Java
+from tests.support.java_toolchain import require_java
 from tests.support.two_mqadmins import ApacheTool, Case, Ran, any_order, lines, run_ours, table
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
@@ -89,19 +91,28 @@ class Servers(NamedTuple):
         return self.tool.run([*command.format(**self.places).split(), "-n", self.places["namesrv"]])
 
 
-@pytest.fixture
-async def servers(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Servers:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Two protected brokers of Apache's, the second of another cluster; both take TLS and plain connections."""
-    await asyncio.to_thread(server_context, tmp_path)
+    require_java()
+    java, folder = Java(tmp_path_factory.mktemp("java")), tmp_path_factory.mktemp("access")
+    try:
+        yield start_servers(java, folder)
+    finally:
+        java.close()
+
+
+def start_servers(java: Java, tmp_path: Path) -> Servers:
+    server_context(tmp_path)
     tls = {"tls.test.mode.enable": "false", "tls.server.need.client.auth": "none"}
     tls |= {"tls.server.keyPath": f"{tmp_path}/key.pem", "tls.server.certPath": f"{tmp_path}/certificate.pem"}
     (tmp_path / "tls.properties").write_text("".join(f"{name}={value}\n" for name, value in tls.items()))
     (java.home / "conf" / "tools.yml").write_text(f"accessKey: {USER}\nsecretKey: {SECRET}\n")
     (tmp_path / "admin.secret").write_text(f"{SECRET}\n")
     (tmp_path / "admin.secret").chmod(0o600)
-    with monkeypatch.context() as changes:
+    with pytest.MonkeyPatch.context() as changes:
         changes.setenv("JAVA_TOOL_OPTIONS", f"-Dtls.config.file={tmp_path}/tls.properties")
-        namesrv = await asyncio.to_thread(java.namesrv)
+        namesrv = java.namesrv()
         settings: dict[str, Any] = {
             "authenticationEnabled": "true",
             "authenticationProvider": f"{AUTH}.authentication.provider.DefaultAuthenticationProvider",
@@ -112,9 +123,9 @@ async def servers(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             "initAuthenticationUser": json.dumps({"username": USER, "password": SECRET}),
             "innerClientAuthenticationCredentials": json.dumps({"accessKey": USER, "secretKey": SECRET}),
         }
-        broker = await asyncio.to_thread(java.broker, namesrv.address, **settings)
+        broker = java.broker(namesrv.address, **settings)
         settings |= {"brokerClusterName": "Other", "brokerName": "broker-other"}
-        other = await asyncio.to_thread(java.broker, namesrv.address, **settings)
+        other = java.broker(namesrv.address, **settings)
     access = f"namesrvAddr = '{namesrv.address}'\ntls = true\ncaFile = 'certificate.pem'\n"
     (tmp_path / "mqadmin.toml").write_text(
         f"[clusters.admin]\naccessKey = '{USER}'\nsecretKeyFile = 'admin.secret'\n{access}"
@@ -123,7 +134,7 @@ async def servers(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     (tmp_path / "mqadmin.toml").chmod(0o600)
     places = {"namesrv": namesrv.address, "broker": broker.address, "other": other.address}
-    return Servers(places, tmp_path / "mqadmin.toml", await asyncio.to_thread(ApacheTool, java))
+    return Servers(places, tmp_path / "mqadmin.toml", ApacheTool(java))
 
 
 async def test_both_tools_print_the_same(servers: Servers):

@@ -87,7 +87,9 @@ def take_over(java: Java, namesrv: str, store: Path, first: StartBroker, second:
     assert {row[0]: row[1] for row in rows(output, "COMMITTED-BEFORE")} == ends
 
 
-@pytest.mark.parametrize("writer", ["ours", "apache"])
+# A store of ours is taken over by Apache's broker, and taken back with what that has added. The other way round starts
+# Apache's broker twice; that ours serves a store of Apache's is also what the moves of popped messages show.
+@pytest.mark.parametrize("writer", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
 def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
     namesrv = our_servers.namesrv().address
     store = tmp_path / "store"
