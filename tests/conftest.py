@@ -22,7 +22,8 @@ from tests.support.shared_session import SharedSession
 ROOT = Path(__file__).resolve().parents[1]
 JVM_WEIGHT = 100  # a test that starts a JVM takes as long as so many others
 FAILED = pytest.StashKey[bool]()
-QUICK_EXAMPLES = 25  # of a property that sets no number itself; the whole run tries four times as many
+# Examples of a property that sets no number itself. Without --soak they are the same each time: many add little.
+QUICK_EXAMPLES, EXAMPLES, SOAK_EXAMPLES = 25, 50, 200
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
 
 # Programs that tests start find the package as the tests do.
@@ -55,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Run the same examples of Hypothesis each time, fewer with --quick, new ones with --soak; allow for slowness."""
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     soak = config.getoption("--soak")
-    examples = QUICK_EXAMPLES if config.getoption("--quick") else 100  # Hypothesis' own default
+    examples = QUICK_EXAMPLES if config.getoption("--quick") else SOAK_EXAMPLES if soak else EXAMPLES
     settings.register_profile(
         "ours", deadline=None, derandomize=not soak, max_examples=examples, suppress_health_check=checks
     )

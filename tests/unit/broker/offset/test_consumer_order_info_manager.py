@@ -442,7 +442,7 @@ class Model:
         _, open_attempt, left = self.open.get(queue_id, (0, None, {}))
         is_repeated = attempt_id is not None and attempt_id == open_attempt
         blocked_until = max(left.values(), default=0)
-        is_blocked = self.orders.clock.time_ms() < blocked_until
+        is_blocked = bool(left) and self.orders.clock.time_ms() < blocked_until
         assert self.orders.next_visible_ms("Topic", "group", queue_id) == (blocked_until if is_blocked else None)
         assert self.orders.blocks(attempt_id, queue_id) == (is_blocked and not is_repeated)
         if is_blocked and not is_repeated:
