@@ -84,8 +84,8 @@ def has_room(folder: Path) -> bool:
 
 def run_tests(arguments: list[str], report: Path) -> int:
     """Run pytest on several workers and return its status; `tests/conftest.py` says which tests stay on one."""
-    # A worker waits a third of its time, so that three keep two cores busy. Two JVMs at a time do so by themselves.
-    workers = "3" if "--quick" in arguments else "2"
+    # A worker waits a third of its time, for servers, clients and the disk, so that three keep two cores busy.
+    workers = "3"
     command = [PYTHON, "-m", "pytest", "-q", "-n", workers, "--dist", "loadgroup", f"--junit-xml={report}"]
     command += ["--no-loadscope-reorder"]  # reordering puts files with few tests last, however long they take
     command += [f"--session-timeout={TESTS_LIMIT}", *arguments]

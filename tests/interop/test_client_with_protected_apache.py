@@ -42,6 +42,7 @@ async def test_signed_requests_over_tls_are_served(java: Java, tmp_path: Path, m
     settings |= {"tls.server.keyPath": f"{tmp_path}/key.pem", "tls.server.certPath": f"{tmp_path}/certificate.pem"}
     (tmp_path / "tls.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dtls.config.file={tmp_path}/tls.properties")
+    java.serves_tls = True
     namesrv = await asyncio.to_thread(java.namesrv)
     await asyncio.to_thread(
         java.broker,

@@ -95,7 +95,8 @@ class Servers(NamedTuple):
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Two protected brokers of Apache's, the second of another cluster; both take TLS and plain connections."""
     require_java()
-    java, folder = Java(tmp_path_factory.mktemp("java")), tmp_path_factory.mktemp("access")
+    java = Java(tmp_path_factory.mktemp("java"), serves_tls=True)
+    folder = tmp_path_factory.mktemp("access")
     try:
         yield start_servers(java, folder)
     finally:

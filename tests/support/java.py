@@ -56,12 +56,14 @@ ADMINISTRATION = frozenset({"Admin", "AdminShell", "GroupAdmin"})
 class Java:
     """Starts JVMs for one test; `home` holds their logs, settings and user.home, `server_version` is that of servers.
 
+    Servers take TLS if `serves_tls` is true: making a key for it is most of their start.
     Drivers run on `other` where there is one, but for those that administer: these run beside the servers.
     """
 
     home: Path
     other: OtherMachine | None = None
     server_version: str = "5.5.0"
+    serves_tls: bool = False
     started: list[JavaProcess] = field(default_factory=list)
     _shell: AdminShell | None = None
 
@@ -190,7 +192,8 @@ class Java:
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "brokerIP1": self._host,
             "listenPort": port, "haListenPort": port + 1, "namesrvAddr": namesrv, "storePathRootDir": str(store),
             "storePathCommitLog": f"{store}/commitlog", "autoCreateTopicEnable": "true", "defaultTopicQueueNums": 8,
-            "diskMaxUsedSpaceRatio": 99, **properties,
+            # Its TransactionMetricsFlushService keeps a core busy until this time has passed, 10 s by default.
+            "transactionMetricFlushInterval": 500, "diskMaxUsedSpaceRatio": 99, **properties,
         }  # fmt: skip
 
     def proxy(self, namesrv: str, port: int = 0, /, **properties: str | int) -> JavaServer:
@@ -232,10 +235,11 @@ class Java:
     def _serve(self, name: str, main: str, port: int, settings: dict[str, str | int]) -> JavaServer:
         conf = self.home / f"{name}-{port}.properties"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        tls = {"tls.server.mode": "permissive" if self.serves_tls else "disabled"}
         if self.server_version == "5.5.0":
-            command = self._command(main, "512m", {})
+            command = self._command(main, "512m", tls)
         else:
-            command = self._plain_command(main, "512m", {}, f"{jars(self.server_version)}/*")
+            command = self._plain_command(main, "512m", tls, f"{jars(self.server_version)}/*")
         server = JavaServer(name, *self._open(name, [*command, "-c", str(conf)]), port=port, host=self._host)
         self.started.append(server)
         server.wait_for("boot success")

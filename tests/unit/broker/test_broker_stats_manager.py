@@ -185,11 +185,16 @@ def test_groups_that_were_idle_for_a_day_are_forgotten_and_totals_stay(clock, st
     stats.group_get("T", "idle").add(2, 20)
     stats.send_back("T", "idle").add(1, 10)
     stats.group_get("T", "busy").add(1, 10)
-    for _ in range(25 * 360):
-        clock.advance(10)
-        stats.group_get("T", "busy").add(1, 10)
-        asyncio.run(stats.sample())
-        stats.forget_idle()
+
+    async def pass_hours() -> None:
+        for tick in range(1, 25 * 360 + 1):
+            clock.advance(10)
+            stats.group_get("T", "busy").add(1, 10)
+            await stats.sample()
+            if tick % 360 == 0:
+                stats.forget_idle()
+
+    asyncio.run(pass_hours())
     assert stats.view("GROUP_GET_NUMS", "T@idle") is None
     assert stats.view("SNDBCK_PUT_NUMS", "T@idle") is None
     assert stats.view("GROUP_GET_NUMS", "T@busy") is not None
