@@ -521,7 +521,7 @@ async def test_a_held_pull_that_the_client_gave_up_takes_no_reset_over(puller: P
 
 
 async def test_a_client_that_pulls_elsewhere_after_its_held_pull_was_redirected_is_redirected_again(puller: Puller):
-    """What was held was given up; the pull that goes on has not been answered yet."""
+    """The held pull was given up; the one that goes on has not been answered yet."""
     puller.subscribe()
     puller.put("a", "b", "c")
     assert puller.pull(3, SUSPEND) is HELD
