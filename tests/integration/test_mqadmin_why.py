@@ -29,7 +29,6 @@ from rocketbroker.testing import RocketMQServer
 from tests.support.admin_schemas import checked_json
 from tests.support.waiting import until
 
-
 # Checks of half messages come soon once the clock has moved, instead of every 30 s.
 SETTINGS = {"enablePropertyFilter": "true", "transactionCheckInterval": "1000"}
 
