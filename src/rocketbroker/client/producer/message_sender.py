@@ -285,8 +285,9 @@ class MessageSender:
         """Send to a queue, once; the broker may have moved, so a failure refreshes the route for the next send."""
         try:
             return await self._send_once(outgoing, queue, timeout_s)
-        except (RemotingError, ClientError):
-            await self._client.routes.refresh_topic(outgoing.topic, 0.0)
+        except (RemotingError, ClientError, BrokerResponseError) as error:
+            if _may_have_moved(error):
+                await self._client.routes.refresh_topic(outgoing.topic, 0.0)
             raise
 
     async def _send_to_any(self, outgoing: Outgoing, route: TopicRoute, start: float, timeout_s: float) -> SendResult:
@@ -304,8 +305,8 @@ class MessageSender:
             if isinstance(error, SendResult):
                 return error
             causes.append(error)
-            if not isinstance(error, BrokerResponseError) or error.code in _STALE_ROUTE_CODES:
-                # The topic may have moved: further tries go by the fresh route.
+            if _may_have_moved(error):
+                # Further tries go by the fresh route.
                 left = start + timeout_s - loop.time() if len(causes) < self._tries else 0.0
                 await routes.refresh_topic(outgoing.topic, max(min(left, _REFRESH_S), 0.0))
                 route = routes.known_publish_route(outgoing.topic) or route
@@ -412,6 +413,11 @@ class MessageSender:
                 hook.send_message_after(context)
             except Exception:
                 log.exception("producer %s: the hook %r failed after a send", self._group, hook)
+
+
+def _may_have_moved(error: Exception) -> bool:
+    """Return true if a send may have failed because the topic or its broker is elsewhere by now."""
+    return not isinstance(error, BrokerResponseError) or error.code in _STALE_ROUTE_CODES
 
 
 def _shown(message: Message, namespace: Namespace) -> Message:

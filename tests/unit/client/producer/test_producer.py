@@ -179,13 +179,18 @@ async def test_a_topic_without_a_route_any_more_is_tried_where_it_was(stage: Sta
     assert result.message_queue.broker_name == "broker-a"
 
 
-async def test_a_failed_send_to_a_given_queue_refreshes_the_route(stage: Stage):
+@pytest.mark.parametrize("fails", ["dead", ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST])
+async def test_a_failed_send_to_a_given_queue_refreshes_the_route(stage: Stage, fails: str | int):
     queue = MessageQueue("One", "broker-a", 0)
-    async with Producer("PG", stage.names.address) as producer:
+    config = ClientConfig(stage.names.address, poll_name_server_interval_s=600)  # no refresh but that of the failure
+    async with Producer("PG", config) as producer:
         await producer.send(Message("One", b"x"), queue)
-        await stage.a.stop()
+        if fails == "dead":
+            await stage.a.stop()
+        else:
+            stage.a.refusals = [int(fails)]
         stage.routes["One"] = route_of({"broker-a": stage.b.address})
-        with pytest.raises(RemotingError):
+        with pytest.raises((RemotingError, BrokerResponseError)):
             await producer.send(Message("One", b"y"), queue)
         await until(lambda: producer._client.routes.broker_address(queue) == stage.b.address)
         await producer.send(Message("One", b"z"), queue)
