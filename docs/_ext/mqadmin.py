@@ -47,6 +47,7 @@ namesrvAddr = "127.0.0.1:9876"
 
 [clusters.prod]
 namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
+brokers = ["broker-a", "broker-b"]   # doctor reports those that no name server knows
 ```
 
 `mqadmin --cluster prod topicList` then asks the second one, and `mqadmin topicList` the first. `NAMESRV_ADDR` comes
@@ -101,11 +102,11 @@ Not a command of RocketMQ. Asks all name servers and brokers, and the clients of
 its evidence and a remedy: an advertised address that does not answer, a name server that does not, brokers that are not
 registered everywhere or not any more, topics without a route (with the cause), clients of a group that subscribe
 differently or use different name servers, queues that nobody consumes, a disk near its watermark, stores that take no
-message, slaves that are behind, clocks that differ, and files or mappings near their limit. It also misses the
-`brokers` that the file of clusters lists for a cluster and no name server has. The exit code is 1 if it finds one.
-Works with servers of Apache RocketMQ, by what they report. [Find out why](../operations/find-out-why.md) shows it at
-work. In JSON: `findings` with `check`, `severity`, `subject`, `evidence` and `remedy`, and `unknown`, a line for each
-server or client that did not say what it was asked.""",
+message, slaves that are behind, clocks that differ, and files or mappings near their limit. It also reports `brokers`
+that the file of clusters lists for a cluster and no name server has. The exit code is 1 if it finds a fault. Works with
+servers of Apache RocketMQ, by what they report. [Find out why](../operations/find-out-why.md) shows it at work. In
+JSON: `findings` with `check`, `severity`, `subject`, `evidence` and `remedy`, and `unknown`, a line for each server or
+client that did not say what it was asked.""",
         "mqadmin doctor -n 127.0.0.1:9876",
     ),
     "why": (

@@ -80,7 +80,7 @@ def alerts(
         typer.Option(
             "--remember",
             metavar="DURATION",
-            help="Time for which a lost slave, broker or group is missed, such as 7d.",
+            help="How long to alert of a lost slave, broker or group, such as 7d.",
         ),
     ] = "7d",
     certificate_days: Annotated[

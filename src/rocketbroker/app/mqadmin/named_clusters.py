@@ -9,7 +9,7 @@
 
     [clusters.prod]
     namesrvAddr = "10.0.0.1:9876;10.0.0.2:9876"
-    brokers = ["broker-a", "broker-b"]   # names that doctor misses if no name server knows them
+    brokers = ["broker-a", "broker-b"]   # doctor reports those that no name server knows
     accessKey = "admin"              # user of access control
     secretKeyFile = "prod.secret"    # or secretKey = "..."
     bindSignatures = true            # nobody who reads a request can send it again; for servers of rocketbroker
