@@ -146,6 +146,6 @@ def _regex(job: str) -> str:
 
 
 def _duration(option: str, text: str) -> str:
-    if not text[:-1].isdigit() or text[-1:] not in set("smhdw"):
+    if not re.fullmatch("[0-9]{1,9}[smhdw]", text):
         raise typer.BadParameter(f"{option} {text!r} is no duration; write a number and s, m, h, d or w, such as 5m")
     return text

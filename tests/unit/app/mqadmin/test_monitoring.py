@@ -102,6 +102,7 @@ def test_the_manual_explains_each_metric(command: str):
         (["alerts", "--for", "soon"], "--for 'soon' is no duration; write a number and s, m, h, d or w, such as 5m"),
         (["alerts", "--job", "a\nb"], "--job 'a\\nb' has a line end"),
         (["alerts", "--job", "a("], "--job 'a(' is no regular expression"),
+        (["alerts", "--remember", "\u00b2d"], "--remember '\u00b2d' is no duration"),
         (["alerts", "--remember", "0d"], "--remember 0d remembers nothing"),
         (["alerts", "--for", "m"], "is no duration"),
         (["alerts", "--diskRatio", "80"], "'--diskRatio': Input should be less than or equal to 1"),
