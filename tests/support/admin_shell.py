@@ -17,6 +17,11 @@ class Printed(NamedTuple):
     out: str
     err: str
 
+    @property
+    def failed(self) -> bool:
+        """True if the command reports so, or begins with a usage or `[error]`: its exit code is always 0."""
+        return "SubCommandException" in self.err or self.out.startswith(("usage: ", "[error]"))
+
 
 class AdminShell:
     """Commands for the driver AdminShell; ``file`` is the one that it was started with, and reads them from."""

@@ -154,12 +154,12 @@ class Java:
         """Run Apache's mqadmin 5.5.0: `java.mqadmin("topicRoute", "-t", "T", namesrv="127.0.0.1:9876")`.
 
         It runs beside the servers, in the JVM of `admin_shell`, or in one of its own, whose command follows `runner`.
-        The exit status is always 0.
+        The status is 1 if the command reports that it failed; in a JVM of its own it is Apache's, which is always 0.
         """
         if not runner:
             words = args if not args or "-n" in args else (*args, "-n", namesrv)
             printed = self.admin_shell().run(words, timeout)
-            return subprocess.CompletedProcess(words, 0, printed.out, printed.err)
+            return subprocess.CompletedProcess(words, int(printed.failed), printed.out, printed.err)
         main = "org.apache.rocketmq.tools.command.MQAdminStartup"
         command = self._command(main, "512m", {"rocketmq.namesrv.addr": namesrv})
         return self._run([*runner, *command, *args], timeout)

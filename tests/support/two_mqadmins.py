@@ -35,10 +35,9 @@ class ApacheTool:
         self._shell = java.admin_shell()
 
     def run(self, words: list[str]) -> Ran:
-        """Run a command; it failed if it reports so, or begins with a usage or `[error]`: its exit code is always 0."""
+        """Run a command."""
         done = self._shell.run(words)
-        failed = "SubCommandException" in done.err or done.out.startswith(("usage: ", "[error]"))
-        return Ran(done.out, done.err, failed)
+        return Ran(done.out, done.err, done.failed)
 
 
 def run_ours(words: list[str]) -> Ran:
