@@ -110,16 +110,20 @@ class DataPoints:
         self._clock = clock
         self._start_ns = clock.time_ms() * _NS
         self._totals: dict[_Key, _Total] = {}
+        # The last report of each series. To compare sets of all series would hold the loop for long: Python hashes and
+        # compares the labels of each again.
+        self._seen: dict[_Key, int] = {}
+        self._reports = 0
 
     async def batches(self, report: Report, most: int) -> AsyncGenerator[Batch, None]:
         """Yield all points, at most ``most`` in a batch; others run in between."""
         time_ns = self._clock.time_ms() * _NS
-        seen: set[_Key] = set()
+        self._reports += 1
         batch, count, steps = Batch(report.labels, time_ns, [], {}, report.instance), 0, 0
         for block in report.blocks:
             for family in block.families:
                 points: list[Point] = []
-                for point in self._points(family, report, batch, seen):
+                for point in self._points(family, report, batch):
                     steps += 1
                     if point is not None:
                         if not points:
@@ -138,15 +142,22 @@ class DataPoints:
                         await asyncio.sleep(0)
         if count:
             yield batch
-        if self.in_delta and not self._totals.keys() <= seen:
-            # Topics and groups were deleted.
-            self._totals = {key: total for key, total in self._totals.items() if key in seen}
+        await self._forget_deleted()
+
+    async def _forget_deleted(self) -> None:
+        """Forget series that the report lacks: topics and groups were deleted."""
+        for step, (key, number) in enumerate(list(self._seen.items()), 1):
+            if number != self._reports:
+                del self._seen[key]
+                self._totals.pop(key, None)
+            if step % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     def exported(self, batch: Batch) -> None:
         """Count from the points of a batch on."""
         self._totals.update(batch.totals)
 
-    def _points(self, family: Family, report: Report, batch: Batch, seen: set[_Key]) -> Iterator[Point | None]:
+    def _points(self, family: Family, report: Report, batch: Batch) -> Iterator[Point | None]:
         counts = self.in_delta and family.kind != "gauge"
         for step in samples_of(family, report):
             if step is None:
@@ -157,7 +168,7 @@ class DataPoints:
                 yield Point(labels, value, self._start_ns)
                 continue
             key = family.name, label_key(labels)
-            seen.add(key)
+            self._seen[key] = self._reports
             before = self._totals.get(key)
             added = _difference(value, before.value if before else None)
             if added is None:
