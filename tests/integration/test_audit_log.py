@@ -44,6 +44,7 @@ TOPIC_FIELDS = {
 GROUP = {"group": "CG", "topic": "Orders"}
 ENTRY = {"resource": "Topic:T", "actions": ["Pub"], "decision": "Allow"}
 ACL = {"policies": [{"policyType": "Custom", "entries": [ENTRY]}]}
+ENTRIES = [{"policyType": "Custom", "entry": {**ENTRY, "sourceIps": None}}]
 
 
 class Change(NamedTuple):
@@ -128,9 +129,9 @@ USER_CHANGES = [
         before={"userStatus": "enable"},
         after={"userStatus": "disable"},
     ),
-    Change(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, ACL, after={"subject": "User:joe"}),
-    Change(Code.AUTH_UPDATE_ACL, {"subject": "User:joe"}, ACL, before={"subject": "User:joe"}, after={}),
-    Change(Code.AUTH_DELETE_ACL, {"subject": "User:joe"}, before={"subject": "User:joe"}),
+    Change(Code.AUTH_CREATE_ACL, {"subject": "User:joe"}, ACL, after=ENTRIES),
+    Change(Code.AUTH_UPDATE_ACL, {"subject": "User:joe"}, ACL, before=ENTRIES, after=ENTRIES),
+    Change(Code.AUTH_DELETE_ACL, {"subject": "User:joe"}, before=ENTRIES),
     Change(Code.AUTH_DELETE_USER, {"username": JOE[0]}, before={"user": {"username": "joe"}}, after={"user": None}),
 ]
 KEY = {"namespace": "N", "key": "K"}

@@ -42,6 +42,9 @@ _BROKER_FILES: Final = (
 )
 # Seconds between two looks at a file's name, and between two tries after an error.
 _LOOK_S: Final = 1.0
+# Permissions, less the umask. The audit names users, addresses and settings, which are for the server's group at most.
+_MODE: Final = 0o644
+_AUDIT_MODE: Final = 0o640
 _HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 #: Folder of renamed files, as in RocketMQ.
 OTHER_DAYS: Final = "otherdays"
@@ -80,16 +83,24 @@ class LogFile:
         max_num: number of renamed files that are kept.
         report: takes a line for the terminal.
         clock: monotonic time in seconds.
+        mode: permissions of a new file.
     """
 
     def __init__(
-        self, path: Path, max_size: int, max_num: int, report: Report, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        max_size: int,
+        max_num: int,
+        report: Report,
+        clock: Callable[[], float] = time.monotonic,
+        mode: int = _MODE,
     ) -> None:
         self._path = path
         self._max_size = max_size
         self._max_num = max_num
         self._report = report
         self._clock = clock
+        self._mode = mode
         self._descriptor = -1
         self._size = 0
         self._inode = (0, 0)
@@ -136,7 +147,7 @@ class LogFile:
             self.close()
         if self._descriptor < 0:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
             self._lock()
             found = os.fstat(self._descriptor)
             self._size, self._inode = found.st_size, (found.st_dev, found.st_ino)
@@ -239,7 +250,9 @@ class LogFiles(logging.Handler):
         if file is None:
             config = self._config
             path = self._folder / f"{name}.log"
-            file = LogFile(path, config.log_file_max_size, config.log_file_max_num, self._report)
+            mode = _AUDIT_MODE if record.name == AUDIT_LOGGER else _MODE
+            size, number = config.log_file_max_size, config.log_file_max_num
+            file = LogFile(path, size, number, self._report, mode=mode)
             self._files[name] = file
         text = record.getMessage() if record.name in _DOCUMENTS else self.format(record)
         file.write(f"{text}\n".encode(errors="backslashreplace"))

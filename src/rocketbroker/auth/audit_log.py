@@ -4,8 +4,8 @@ A server writes it to a file of its own, ``broker_audit.log``, ``namesrv_audit.l
 other log files. Without log files nothing is made.
 
 Strangers determine how many requests are refused. Within 10 s a refusal has one line, however often it comes; the line
-after these seconds counts the others. Beyond 100 different refusals only their number is kept, so that a flood cannot
-push changes out of the renamed files.
+after these seconds counts the others. Of more than 100 different refusals, or 20 from one address, only the number is
+kept: a flood takes at most some 100 KB in 10 s of the renamed files, and one address does not hide what others do.
 """
 
 import json
@@ -26,6 +26,7 @@ AUDIT_LOGGER: Final = "rocketbroker.audit_log"
 
 _PERIOD_S: Final = 10.0
 _MOST_REFUSALS: Final = 100
+_MOST_OF_ADDRESS: Final = 20
 _MOST_CHARACTERS: Final = 1_000
 
 
@@ -60,7 +61,9 @@ class AuditLog:
         self._tasks = TaskOwner("AuditLog")
         # Refusals of these 10 s that have a line, with the number of those without.
         self._repeated: Counter[_Refusal] = Counter()
-        self._others = 0
+        # Those of each address, and the number of refusals beyond the bounds.
+        self._lines: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
 
     @property
     def is_on(self) -> bool:
@@ -101,9 +104,12 @@ class AuditLog:
         refusal = _Refusal(user, source.address.rpartition(":")[0], request, reason[:_MOST_CHARACTERS])
         if refusal in self._repeated:
             self._repeated[refusal] += 1
-        elif len(self._repeated) >= _MOST_REFUSALS:
-            self._others += 1
+        elif len(self._repeated) >= _MOST_REFUSALS or self._lines[refusal.host] >= _MOST_OF_ADDRESS:
+            # Addresses beyond a bound are counted together, too.
+            known = refusal.host in self._others or len(self._others) < _MOST_REFUSALS
+            self._others[refusal.host if known else ""] += 1
         else:
+            self._lines[refusal.host] += 1
             self._repeated[refusal] = 0
             self._refusal(refusal, source.address, {})
 
@@ -116,10 +122,12 @@ class AuditLog:
         for refusal, number in self._repeated.items():
             if number:
                 self._refusal(refusal, refusal.host, {"times": number})
-        if self._others:
-            self._write("refused", {}, {"reason": "other refusals in these 10 s", "times": self._others})
+        for host, number in self._others.items():
+            known = {"address": host} if host else {}
+            self._write("refused", known, {"reason": "other refusals in these 10 s", "times": number})
         self._repeated.clear()
-        self._others = 0
+        self._lines.clear()
+        self._others.clear()
 
     def _refusal(self, refusal: _Refusal, address: str, facts: Mapping[str, object]) -> None:
         known = {"user": refusal.user, "address": address, **_request(refusal.request)}

@@ -122,6 +122,7 @@ def test_the_audit_has_a_file_at_any_level_unless_it_is_off(terminal: io.StringI
     written = [path.read_text() for path in tmp_path.iterdir()]
     assert [json.loads(text)["user"] for text in written] == ["eve"] * is_on
     assert [path.name for path in tmp_path.iterdir()] == ["broker_audit.log"] * is_on
+    assert not any(path.stat().st_mode & 0o007 for path in tmp_path.iterdir())
 
 
 def test_a_mistake_in_a_line_does_not_reach_its_caller(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch):

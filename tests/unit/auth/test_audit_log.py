@@ -67,17 +67,40 @@ def test_what_is_refused_again_is_counted(audit: AuditLog, caplog: pytest.LogCap
 
 def test_a_flood_of_different_names_has_a_hundred_lines_and_a_number(audit: AuditLog, caplog: pytest.LogCaptureFixture):
     for number in range(1_000):
-        audit.refused(Source(f"user-{number}", "192.0.2.7:1"), 25, "x" * 100_000)
+        audit.refused(Source(f"user-{number}", f"192.0.2.{number % 10}:1"), 25, "x" * 100_000)
 
     assert len(lines(caplog)) == 100
     audit.end_period()
+    others = lines(caplog)
+    assert {line["address"]: line["times"] for line in others} == {f"192.0.2.{each}": 90 for each in range(10)}
+    assert {line["reason"] for line in others} == {"other refusals in these 10 s"}
+
+
+def test_names_made_up_at_one_address_do_not_hide_the_refusals_of_others(
+    audit: AuditLog, caplog: pytest.LogCaptureFixture
+):
+    for number in range(1_000):
+        audit.refused(Source(f"user-{number}", "192.0.2.7:1"), 25, "no right")
+    audit.refused(Source("shop", "192.0.2.8:1"), 25, "no right")
+
+    found = lines(caplog)
+    assert len(found) == 21
+    assert found[-1]["user"] == "shop"
+    audit.end_period()
     (others,) = lines(caplog)
-    assert others == {
-        "server": "broker-a_0",
-        "event": "refused",
-        "reason": "other refusals in these 10 s",
-        "times": 900,
-    }
+    assert (others["address"], others["times"]) == ("192.0.2.7", 980)
+
+
+def test_addresses_beyond_the_bound_are_counted_together(audit: AuditLog, caplog: pytest.LogCaptureFixture):
+    for number in range(1_000):
+        audit.refused(Source("eve", f"2001:db8::{number}:1"), 25, "no right")
+
+    assert len(lines(caplog)) == 100
+    audit.end_period()
+    others = lines(caplog)
+    assert len(others) == 101
+    assert sum(line["times"] for line in others) == 900
+    assert [line["times"] for line in others if "address" not in line] == [800]
 
 
 def test_a_reason_is_cut(audit: AuditLog, caplog: pytest.LogCaptureFixture):

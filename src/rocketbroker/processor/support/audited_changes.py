@@ -1,13 +1,14 @@
 """Changes that both servers know, as the audit log describes them: users and policies, and settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 import msgspec
 
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.errors import AuthValueError
-from rocketbroker.auth.policies import parse_subject
-from rocketbroker.codec.remoting.bodies.auth import UserInfo
+from rocketbroker.auth.policies import Acl, PolicyType, parse_subject
+from rocketbroker.codec.remoting.bodies.auth import AclInfo, UserInfo
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.config.current_settings import parse_updates
@@ -15,6 +16,9 @@ from rocketbroker.common.config.fields import ConfigModel, fields_by_name, shown
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.processor.support.audited import MOST_NAMES, AuditedCode, header_fields
 from rocketbroker.processor.support.request_checks import read_body
+
+# Of a body that is read once more for the audit; the handler reads a larger one on a thread.
+_MOST_BYTES: Final = 32 * 1024
 
 
 def user_changes(store: AccessStore | None) -> dict[int, AuditedCode]:
@@ -31,13 +35,13 @@ def user_changes(store: AccessStore | None) -> dict[int, AuditedCode]:
 
     def acl(command: Command) -> object:
         try:
-            return _acl(parse_subject(command.header.subject))
+            return _acl(parse_subject(command.header.subject), _resources(command))
         except AuthValueError:
             return None
 
-    def _acl(name: str) -> object:
+    def _acl(name: str, resources: Collection[str] = ()) -> object:
         found = store.rules.acls.get(name)
-        return None if found is None else plain(found.info())
+        return None if found is None else _entries(found, resources)
 
     return {
         RequestCode.AUTH_CREATE_USER: AuditedCode(user, user_fields),
@@ -47,6 +51,28 @@ def user_changes(store: AccessStore | None) -> dict[int, AuditedCode]:
         RequestCode.AUTH_UPDATE_ACL: AuditedCode(acl),
         RequestCode.AUTH_DELETE_ACL: AuditedCode(acl),
     }
+
+
+def _resources(command: Command) -> Collection[str]:
+    """Return the resources whose entries a request writes or deletes; none if it may be all, or too many to read."""
+    if command.code == RequestCode.AUTH_DELETE_ACL:
+        return {command.header.resource} if command.header.resource else ()
+    if len(command.body) > _MOST_BYTES:
+        return ()
+    policies = read_body(command.body, AclInfo).policies or []
+    return {entry.resource or "" for policy in policies for entry in policy.entries or []}
+
+
+def _entries(acl: Acl, resources: Collection[str]) -> object:
+    """Return the entries for some resources, for all if none is given; the first hundred, as there may be thousands."""
+    found = [
+        (kind.word, entry)
+        for kind in PolicyType
+        for entry in acl.entries(kind)
+        if not resources or str(entry.resource) in resources
+    ]
+    shown = [{"policyType": kind, "entry": plain(entry.info())} for kind, entry in found[:MOST_NAMES]]
+    return [*shown, f"{len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else shown
 
 
 def user_fields(command: Command) -> dict[str, object]:
