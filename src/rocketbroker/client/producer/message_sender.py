@@ -192,7 +192,7 @@ RETRY_RESPONSE_CODES = frozenset(
 )
 
 # Of these, the ones that say that the route is an old one.
-_STALE_ROUTE_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION})
+_STALE_ROUTE_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION, ResponseCode.GO_AWAY})
 # Longest wait for a fresh route between two tries; a name server that does not answer leaves time for the next one.
 _REFRESH_S = 0.5
 _TRACE_GROUP = "_INNER_TRACE_PRODUCER"

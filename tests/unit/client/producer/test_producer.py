@@ -157,7 +157,11 @@ async def test_a_dead_broker_is_skipped(stage: Stage):
     assert {result.message_queue.broker_name for result in results} == {"broker-b"}
 
 
-@pytest.mark.parametrize("fails", ["dead", ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST])
+# Failures that say that the route is an old one; a broker that stops answers GO_AWAY.
+STALE = ["dead", ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY]
+
+
+@pytest.mark.parametrize("fails", STALE)
 async def test_a_topic_that_moved_is_sent_to_by_its_new_route(stage: Stage, fails: str | int):
     async with Producer("PG", stage.names.address) as producer:
         await producer.send(Message("One", b"x"))
@@ -179,7 +183,7 @@ async def test_a_topic_without_a_route_any_more_is_tried_where_it_was(stage: Sta
     assert result.message_queue.broker_name == "broker-a"
 
 
-@pytest.mark.parametrize("fails", ["dead", ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST])
+@pytest.mark.parametrize("fails", STALE)
 async def test_a_failed_send_to_a_given_queue_refreshes_the_route(stage: Stage, fails: str | int):
     queue = MessageQueue("One", "broker-a", 0)
     config = ClientConfig(stage.names.address, poll_name_server_interval_s=600)  # no refresh but that of the failure
