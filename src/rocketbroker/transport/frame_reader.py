@@ -4,8 +4,8 @@ The path from the bytes read to the response is plain calls; only an answer that
 Requests of one read event whose headers fit one template are a run, and are handled together.
 """
 
+import inspect
 import logging
-from collections.abc import Awaitable
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -340,6 +340,7 @@ class FrameReader:
             self._writer.frames.append(answer)
             self.answered.append(route)
             return
-        if route.runs_later and isinstance(answer, Awaitable):
+        # A future needs no turn: an access check has rejected the request, and answers late.
+        if route.runs_later and inspect.iscoroutine(answer):
             answer = InTurn(answer)
         self._responder.take(command, answer)

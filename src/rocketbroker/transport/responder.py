@@ -162,6 +162,8 @@ class Responder:
         if answer is HELD:
             return
         if isinstance(answer, asyncio.Future):
+            # The copy of a coroutine's route; nobody reads it any more.
+            command.body = b""
             self._more_open(1)
             answer.add_done_callback(partial(self._future_done, command))
         elif isinstance(answer, InTurn):
@@ -241,6 +243,9 @@ class Responder:
         if inspect.iscoroutine(work):
             # Avoids the warning about a coroutine that never ran; no effect on one that has ended.
             work.close()
+        elif isinstance(work, asyncio.Future):
+            # Avoids the log line about an exception that nobody has asked for; no effect on one that is done.
+            work.cancel()
 
     def _more_open(self, requests: int) -> None:
         self.open_requests += requests

@@ -30,7 +30,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 from tests.support.fakes import FakeClock, FakeConnection
 from tests.support.transports import connect, feed
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 ROOT = RequestSigner("root", "root-secret")
 JOE = RequestSigner("joe", "joe-secret")
@@ -255,6 +255,35 @@ async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(
     assert (len(server.guard.late_refusals), len(transport.answers)) == (MAX_OF_ADDRESS, 6)
     assert (len(asyncio.all_tasks()), transport.is_closing()) == (tasks, True)
     server.guard.late_refusals.stop()
+
+
+async def test_a_late_refusal_takes_no_turn_of_a_handler_that_waits(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server.guard, "failed", lambda *_: 60.0)
+    connection, _, endpoint = connect(server.routes)
+    signed = request(Code.UPDATE_BROKER_CONFIG)
+    ROOT.sign(signed)
+    feed(connection, encode_frame(request(Code.UPDATE_BROKER_CONFIG)) * 20 + encode_frame(signed))
+    await until(lambda: server.reached)
+    assert (server.reached, len(server.guard.late_refusals)) == ([True], 20)
+    server.guard.late_refusals.stop()
+    await endpoint.stop("done")
+
+
+async def test_late_refusals_of_a_lost_connection_leave_no_error_behind(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["message"]))
+    monkeypatch.setattr(server.guard, "failed", lambda *_: 0.01)
+    connection, transport, endpoint = connect(server.routes)
+    feed(connection, encode_frame(request(Code.UPDATE_BROKER_CONFIG)) * 20)
+    assert len(server.guard.late_refusals) == 20
+    connection.connection_lost(None)
+    await until(lambda: not len(server.guard.late_refusals))
+    await turns()
+    gc.collect()
+    assert (errors, connection.open_requests, transport.writes) == ([], 0, 0)
+    await endpoint.stop("done")
 
 
 def test_a_oneway_request_waits_for_no_answer_and_costs_the_connection(server: Server):

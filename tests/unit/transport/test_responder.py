@@ -330,3 +330,20 @@ class TestManyOpenRequests:
 
         assert handlers.seen == []
         assert connection.open_requests == 0
+
+    async def test_a_future_whose_turn_never_came_is_cancelled(self):
+        never: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> Command:
+            return await never
+
+        def make(_connection: Connection, command: Command) -> Answer:
+            return InTurn(never if command.opaque == 50 else wait())
+
+        connection, _, endpoint = connect({LATER: Route(LATER, make)})
+        feed(connection, b"".join(frame(LATER, b"", number) for number in range(51)))
+
+        connection.connection_lost(None)
+
+        assert never.cancelled()
+        await endpoint.stop("done")
