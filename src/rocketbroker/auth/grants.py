@@ -17,7 +17,7 @@ from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
-# Grants asked in one turn of the event loop, at some 5 µs each.
+# Rights asked in one turn of the event loop, at some 5 µs each. A grant may have as many as a client has subscriptions.
 _MOST_ASKED: Final = 256
 
 
@@ -52,6 +52,11 @@ class Grant:
         self._cluster = cluster
         self._version = rules().version
 
+    @property
+    def size(self) -> int:
+        """Number of rights."""
+        return len(self._rights)
+
     def __call__(self) -> None:
         """Check the rights again if policies have changed.
 
@@ -77,35 +82,64 @@ class Grant:
 
 
 class Members:
-    """Connections whose clients are in groups, with the grant of the latest heartbeat of each user."""
+    """Connections whose clients are in groups, with the grants by which they joined.
+
+    There is one for each user and group: a heartbeat for other groups, or for none, takes nothing from those before.
+    The empty name stands for no group: a client without one has to be a user, too.
+    """
 
     def __init__(self) -> None:
-        self._grants: dict[Connection, dict[str, Grant]] = {}
-        self._to_ask: deque[tuple[Connection, Grant]] = deque()
+        self._grants: dict[Connection, dict[tuple[str, str], Grant]] = {}
+        self._to_ask: deque[tuple[Connection, tuple[str, str], Grant]] = deque()
 
     def __len__(self) -> int:
         """Return the number of connections."""
         return len(self._grants)
 
-    def joined(self, connection: Connection, grant: Grant) -> None:
-        """Note the grant of a heartbeat."""
-        self._grants.setdefault(connection, {})[grant.user.name] = grant
+    def joined(self, connection: Connection, group: str, grant: Grant, *, keeps_subscriptions: bool = False) -> None:
+        """Note the grant of a heartbeat that the server has accepted.
+
+        Args:
+            connection: the client.
+            group: a group that it is in now.
+            grant: rights on the group and its topics.
+            keeps_subscriptions: the topics of the heartbeat before still count (``withoutSub``), and so does its grant.
+        """
+        grants, key = self._grants.setdefault(connection, {}), (grant.user.name, group)
+        if not (keeps_subscriptions and key in grants):
+            grants[key] = grant
+
+    def left(self, connection: Connection, group: str) -> None:
+        """Forget the grants of a group that a client has left."""
+        grants = self._grants.get(connection, {})
+        for key in [key for key in grants if group and key[1] == group]:
+            del grants[key]
+
+    def stayed(self, connection: Connection, groups: Collection[str]) -> None:
+        """Forget the grants of all groups but those that a client is in."""
+        grants = self._grants.get(connection, {})
+        for key in [key for key in grants if key[1] and key[1] not in groups]:
+            del grants[key]
 
     def on_close(self, connection: Connection) -> None:
         """Forget a closed connection."""
         self._grants.pop(connection, None)
 
     def ask(self) -> None:
-        """Close the connections whose users have lost what their heartbeats needed, some in each turn of the loop."""
+        """Close the connections whose users have lost what their groups need, some rights in each turn of the loop."""
         is_asking = bool(self._to_ask)
-        self._to_ask = deque((connection, grant) for connection, by in self._grants.items() for grant in by.values())
+        self._to_ask = deque(
+            (connection, key, grant) for connection, grants in self._grants.items() for key, grant in grants.items()
+        )
         if self._to_ask and not is_asking:
             asyncio.get_running_loop().call_soon(self._ask_some)
 
     def _ask_some(self) -> None:
-        for _ in range(min(len(self._to_ask), _MOST_ASKED)):
-            connection, grant = self._to_ask.popleft()
-            if self._grants.get(connection, {}).get(grant.user.name) is not grant:
+        asked = 0
+        while self._to_ask and asked < _MOST_ASKED:
+            connection, key, grant = self._to_ask.popleft()
+            asked += 1 + grant.size
+            if self._grants.get(connection, {}).get(key) is not grant:
                 continue
             try:
                 grant()

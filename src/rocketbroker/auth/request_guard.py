@@ -23,11 +23,12 @@ from rocketbroker.auth.errors import AuthenticationError, AuthorizationError, Re
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.grants import Grant, Members
 from rocketbroker.auth.late_refusals import LateRefusals
-from rocketbroker.auth.request_rights import ASKS, DEPENDS_ON, RequestRights
+from rocketbroker.auth.request_rights import ASKS, DEPENDS_ON, RequestRights, member_rights
 from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding, NonceResponseHeader
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
 from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route, RunHandler
@@ -171,7 +172,8 @@ class RequestGuard:
         return self._store.rules.allows(user, rights, host_of(remote_address), self._cluster)
 
     def _process(self, route: Route, *, asks_right: bool) -> Process:
-        code, header_type, joins = route.code, route.header_type, route.code == RequestCode.HEART_BEAT
+        code, header_type = route.code, route.header_type
+        joins, leaves = code == RequestCode.HEART_BEAT, code == RequestCode.UNREGISTER_CLIENT
         asks, is_asked = route.asks, asks_right and not self._rights.as_apache
 
         def process(connection: Connection, command: Command) -> Answer:
@@ -200,13 +202,15 @@ class RequestGuard:
                     command = with_typed_header(command, header_type)
                 except HeaderFieldError as error:
                     raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-            if joins:
-                grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
-                self.members.joined(connection, grant)
             if asks:
-                answer = route.process(connection, command, self._requester(user, code, connection, is_asked=is_asked))
+                requester = self._requester(user, code, connection, is_asked=is_asked)
+                if joins:
+                    requester.joined = partial(self._joined, user, connection, asks_right)
+                answer = route.process(connection, command, requester)
             else:
                 answer = route.process(connection, command)
+                if leaves:
+                    self.members.left(connection, (fields or {}).get("consumerGroup", ""))
             if answer is HELD:
                 command.grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
             return answer
@@ -226,6 +230,28 @@ class RequestGuard:
         rights = self._rights.of(code, fields, body) if asks_right else ()
         address, refused = host_of(connection.remote_address), self._on_refusal(code, connection)
         return Grant(user, rights, address, lambda: self._store.rules, refused, self._cluster)
+
+    def _joined(
+        self,
+        user: User,
+        connection: Connection,
+        asks_right: bool,
+        heartbeat: HeartbeatData,
+        registered: Iterable[ConsumerData],
+        groups: Collection[str],
+    ) -> None:
+        """Keep the rights of a heartbeat, for each of its groups that was registered."""
+        address, refused = host_of(connection.remote_address), self._on_refusal(RequestCode.HEART_BEAT, connection)
+
+        def joined(group: str, rights: Iterable[Right]) -> None:
+            kept = frozenset(rights) if asks_right else ()
+            grant = Grant(user, kept, address, lambda: self._store.rules, refused, self._cluster)
+            self.members.joined(connection, group, grant, keeps_subscriptions=heartbeat.without_sub)
+
+        joined("", ())
+        for consumer in registered:
+            joined(consumer.group_name, member_rights(consumer, as_apache=self._rights.as_apache))
+        self.members.stayed(connection, groups)
 
     def _requester(self, user: User, code: int, connection: Connection, *, is_asked: bool) -> Requester:
         rules = (lambda: self._store.rules) if is_asked else None

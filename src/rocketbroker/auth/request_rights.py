@@ -28,6 +28,7 @@ from rocketbroker.codec.message.pop_info import normal_topic
 from rocketbroker.codec.message.topic_validator import REPLY_TOPIC_POSTFIX, RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.client import (
     CheckClientRequestBody,
+    ConsumerData,
     HeartbeatData,
     LockBatchRequestBody,
 )
@@ -95,6 +96,13 @@ def topic_rights(name: str, actions: Actions, group: str = "", *, as_apache: boo
         # The group is the client's claim: without this, any group could read the retry topic of any other.
         plain = normal_topic(name, group)
         yield Right(Resource.topic(plain) if plain != name else Resource.group(name), actions)
+
+
+def member_rights(consumer: ConsumerData, *, as_apache: bool = False) -> Iterator[Right]:
+    """Yield the rights for one group of a heartbeat, and for the topics that it subscribes to there."""
+    yield Right(Resource.group(consumer.group_name), _SUB)
+    for subscription in consumer.subscription_data_set:
+        yield from topic_rights(subscription.topic, _SUB, consumer.group_name, as_apache=as_apache)
 
 
 class Asked(NamedTuple):
@@ -220,9 +228,7 @@ def _query(asked: Asked) -> Iterable[Right]:
 def _heartbeat(asked: Asked) -> Iterable[Right]:
     heartbeat = HeartbeatData.decode(bytes(asked.body), most_values=_MOST_VALUES)
     for consumer in heartbeat.consumer_data_set:
-        yield Right(Resource.group(consumer.group_name), _SUB)
-        for subscription in consumer.subscription_data_set:
-            yield from asked.topic(subscription.topic, _SUB, consumer.group_name)
+        yield from member_rights(consumer, as_apache=asked.as_apache)
 
 
 def _lock(asked: Asked) -> Iterable[Right]:

@@ -7,13 +7,14 @@ Each question is decided by the policies of its moment.
 A rejection does not name the topic: the user may not know it. The broker's log does, with the command that allows it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthorizationError
 from rocketbroker.auth.policies import Action, Resource
 from rocketbroker.auth.request_rights import Actions, topic_rights
+from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
 
@@ -30,9 +31,13 @@ class Requester:
         rules: returns the policies of this moment; ``None`` where rights are not checked, so that all is allowed.
         on_refusal: counts and logs a rejection.
         is_super: the user has every right.
+
+    Attributes:
+        joined: takes a heartbeat that was accepted, the groups of it that were registered, and all groups that the
+            connection is in.
     """
 
-    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_super", "username")
+    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_super", "joined", "username")
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Requester:
         self._cluster = cluster
         self._rules = rules
         self._on_refusal = on_refusal
+        self.joined: Callable[[HeartbeatData, Iterable[ConsumerData], Collection[str]], None] = _nothing_to_note
 
     @property
     def is_limited(self) -> bool:
@@ -95,3 +101,7 @@ class Requester:
         except AuthorizationError as error:
             return error
         return None
+
+
+def _nothing_to_note(_heartbeat: HeartbeatData, _registered: Iterable[ConsumerData], _groups: Collection[str]) -> None:
+    """Take a heartbeat where no guard keeps its rights."""

@@ -213,16 +213,17 @@ class HeartBeatProcessor:
         no_room = self._limit.no_room(connection, heartbeat)
         consumed = [data for data in heartbeat.consumer_data_set if self._limit.may_consume(data)]
         refusals = [self._refusal(connection, data, no_room) for data in consumed]
-        changed = [
-            self._register_consumer(channel, data, heartbeat)
-            for data, refusal in zip(consumed, refusals, strict=True)
-            if refusal is None
-        ]
+        accepted = [data for data, refusal in zip(consumed, refusals, strict=True) if refusal is None]
+        changed = [self._register_consumer(channel, data, heartbeat) for data in accepted]
         for producer in heartbeat.producer_data_set:
             if is_topic_or_group_illegal(producer.group_name) or len(producer.group_name) > _LONGEST_NAME:
                 refusals.append(_illegal(producer.group_name))
             elif self._limit.may_produce(producer.group_name, connection):
                 self._producers.register(producer.group_name, channel)
+        if requester is not None:
+            # Also if another group is rejected: those that are registered need their rights from now on.
+            groups = self._consumers.groups_of(connection)
+            requester.joined(heartbeat, [data for data in accepted if data.group_name in groups], groups)
         for refusal in filter(None, refusals):
             raise refusal
         sub_change = not heartbeat.heartbeat_fingerprint or any(changed)

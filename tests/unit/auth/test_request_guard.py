@@ -19,6 +19,7 @@ from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.signed_runs import SignedRuns
 from rocketbroker.auth.users import User, UserType
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData
 from rocketbroker.codec.remoting.bound_signature import NONCE_CODE, BoundSigner
 from rocketbroker.codec.remoting.frame import encode_frame
 from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, RunHandler
@@ -63,12 +64,15 @@ class Server:
         self.guard = RequestGuard(self.store, RequestRights("C"), self.clock, codes)
         self.guard.follow_loaded()
         self.reached: list[object] = []
+        # Groups that a client is in by earlier heartbeats.
+        self.older: list[str] = []
         table = MethodTable()
         table.add(Code.PULL_MESSAGE, self._handle, PullMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
         table.add(Code.SEND_MESSAGE_V2, self._handle, SendMessageRequestHeaderV2, Audience.CLIENT, runs=Runs())
         table.add(Code.GET_BROKER_CONFIG, self._handle)
         table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later, asks=True)
         table.add(Code.HEART_BEAT, self._handle_for, asks=True)
+        table.add(Code.UNREGISTER_CLIENT, self._handle)
         self.own = table.routes
         self.routes = self.guard.routes(table.routes)
 
@@ -76,8 +80,13 @@ class Server:
         self.reached.append(command.header)
         return b"answer"
 
-    def _handle_for(self, _connection: Connection, command: Command, requester: Requester | None = None) -> Answer:
+    def _handle_for(self, _connection: Connection, command: Command, requester: Requester) -> Answer:
         self.reached.append(requester)
+        heartbeat = HeartbeatData.decode(command.body)
+        if heartbeat.client_id == "refused":
+            raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "too long")
+        groups = [consumer.group_name for consumer in heartbeat.consumer_data_set]
+        requester.joined(heartbeat, heartbeat.consumer_data_set, [*self.older, *groups])
         return b"answer"
 
     async def _handle_later(self, _connection: Connection, command: Command, requester: Requester) -> bytes:
@@ -93,12 +102,13 @@ class Server:
         *,
         address: str = "127.0.0.1:5",
         flag: int = 0,
+        connection: FakeConnection | None = None,
     ) -> Answer:
         command = request(code, fields, body)
         if signer is not None:
             signer.sign(command)
         command.flag |= flag
-        return self.routes[code].process(FakeConnection(address), command)
+        return self.routes[code].process(connection or FakeConnection(address), command)
 
     def refusal(self, code: Code, signer: RequestSigner | None = None, **more: object) -> str:
         with pytest.raises(BrokerResponseError) as caught:
@@ -418,6 +428,37 @@ async def test_a_change_of_the_table_counts_from_the_next_request_on(tmp_path: P
         assert "signature" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL)
     finally:
         await server.store.stop()
+
+
+JOINED = b'{"clientID":"c","consumerDataSet":[{"groupName":"CG","subscriptionDataSet":[{"topic":"T"}]}]}'
+
+
+def without_entries(server: Server) -> AccessRules:
+    return AccessRules(server.store.rules.users, {}, server.store.rules)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "older", "is_member"), [(False, ["CG"], True), (True, ["CG"], False), (False, [], False)]
+)
+async def test_a_member_needs_its_rights_until_it_leaves_the_group(
+    server: Server, leaves: bool, older: list[str], is_member: bool
+):
+    connection = FakeConnection("127.0.0.1:5")
+    server.ask(Code.HEART_BEAT, JOE, {}, JOINED, connection=connection)
+    server.older = older
+    server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}', connection=connection)
+    if leaves:
+        server.ask(Code.UNREGISTER_CLIENT, JOE, {"clientID": "c", "consumerGroup": "CG"}, connection=connection)
+    server.store.rules = without_entries(server)
+    server.guard.members.ask()
+    await turns(2)
+    assert connection.is_open is not is_member
+
+
+async def test_a_heartbeat_that_its_handler_refuses_leaves_nothing_behind(server: Server):
+    with pytest.raises(BrokerResponseError, match="too long"):
+        server.ask(Code.HEART_BEAT, JOE, {}, JOINED.replace(b'"c"', b'"refused"'))
+    assert len(server.guard.members) == 0
 
 
 @pytest.mark.parametrize(

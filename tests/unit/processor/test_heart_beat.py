@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from rocketbroker.auth.authorization import AccessRules
+from rocketbroker.auth.requester import Requester
 from rocketbroker.codec.remoting.bodies.client import MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Audience
@@ -331,3 +333,33 @@ def test_new_producers_are_left_out_where_there_are_no_transactions(processor, p
     clients = {channel.client_id: channel.last_update for channel in parts.producers.groups["p"].values()}
     assert clients.keys() == {"c1", "kept"}
     assert clients["c1"] == parts.clock.monotonic()
+
+
+class Joined(Requester):
+    """A requester that notes the groups whose rights count from now on, and all groups of the client."""
+
+    def __init__(self):
+        super().__init__("joe", "10.0.0.1", "C", AccessRules, lambda error: None)
+        self.noted: list[tuple[list[str], set[str]]] = []
+        self.joined = lambda _heartbeat, accepted, groups: self.noted.append(
+            ([data.group_name for data in accepted], set(groups))
+        )
+
+
+def test_rights_count_for_groups_that_were_registered_also_beside_one_that_was_not(processor, parts):
+    connection, requester = FakeConnection(), Joined()
+    processor.heart_beat(connection, heartbeat(("g", ["T"])), requester)
+    processor.heart_beat(connection, heartbeat(producers=["p"]), requester)
+    with pytest.raises(BrokerResponseError, match="illegal characters"):
+        processor.heart_beat(connection, heartbeat(("h", ["T"]), ("a b", [])), requester)
+    parts.subscription_groups._config = parts.config.model_copy(update={"auto_create_subscription_group": False})
+    processor.heart_beat(connection, heartbeat(("unknown", ["T"])), requester)
+    assert requester.noted == [(["g"], {"g"}), ([], {"g"}), (["h"], {"g", "h"}), ([], {"g", "h"})]
+
+
+def test_a_heartbeat_beyond_the_limits_joins_no_group(processor, parts):
+    requester = Joined()
+    topics = [f"T{number}" for number in range(parts.config.max_subscriptions_per_client + 1)]
+    with pytest.raises(BrokerResponseError, match="maxSubscriptionsPerClient"):
+        processor.heart_beat(FakeConnection(), heartbeat(("g", topics)), requester)
+    assert requester.noted == []
