@@ -74,6 +74,7 @@ from rocketbroker.codec.message.message_const import parse_delay_levels
 from rocketbroker.codec.message.message_id import host_bytes, join_address
 from rocketbroker.codec.message.pop_info import revive_topic
 from rocketbroker.codec.remoting.handler import Connection, Route
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.hosts import host_address
 from rocketbroker.common.config.load import VIP_PORT_DISTANCE, BrokerSettings
@@ -81,6 +82,7 @@ from rocketbroker.common.lifecycle import PartList, TaskOwner, stop_all, uninter
 from rocketbroker.ha.ha_service import GroupTransferService
 from rocketbroker.metrics.health import BrokerHealth, not_ready
 from rocketbroker.processor.broker_table import AdminParts, BrokerParts, PopParts, broker_routes
+from rocketbroker.processor.heart_beat import check_length
 from rocketbroker.processor.support.broker_fast_failure import BrokerFastFailure
 from rocketbroker.store.clean.clean_files_service import CleanFilesService, QueueRange
 from rocketbroker.store.clean.disk_watch import MeasureDisk, measure_disk
@@ -510,10 +512,11 @@ class BrokerController:
     def _make_server(self) -> RemotingServer:
         transport = self._settings.transport
         mode = ProtectedMode(transport)
+        lengths = {int(RequestCode.HEART_BEAT): partial(check_length, self._settings.broker)}
         if self.access is not None:
             self.access.store.on_change(self._check_grants)
         server = RemotingServer(
-            self.routes if self.access is None else self.access.guard.routes(self.routes),
+            self.routes if self.access is None else self.access.guard.routes(self.routes, lengths),
             host=transport.bind_address,
             port=transport.listen_port,
             limits=limits_of(transport),

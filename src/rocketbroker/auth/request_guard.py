@@ -13,7 +13,7 @@ What outlives the check of its request is checked again when policies change (``
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from rocketbroker.auth.audit_log import AuditLog, Source
@@ -40,6 +40,8 @@ from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.common.event_log import RefusalLog
 
 log = logging.getLogger(__name__)
+
+CheckLength: TypeAlias = Mapping[int, Callable[[ReadableBuffer], None]]
 
 
 class CheckedCodes(NamedTuple):
@@ -91,6 +93,7 @@ class RequestGuard:
         self._authenticator = Authenticator(store.rules)
         self.on_change = store.on_change
         self.on_change(self._authenticator.follow)
+        self._check_length: CheckLength = {}
         self._refusals = RefusalLog(log)
         #: Requests whose credentials failed.
         self.failed_attempts: Final = FailedAttempts(clock)
@@ -110,12 +113,18 @@ class RequestGuard:
         """Check by the table that was loaded."""
         self._authenticator.follow(self._store.rules)
 
-    def routes(self, routes: Mapping[int, Route]) -> dict[int, Route]:
+    def routes(self, routes: Mapping[int, Route], check_length: CheckLength | None = None) -> dict[int, Route]:
         """Return the routes, each with the check before its handler, unless its code is not checked.
+
+        Args:
+            routes: by request code.
+            check_length: for codes whose handlers reject a long body before they decode it: a function that raises
+                BrokerResponseError for one. It is called before the body is decoded for its rights.
 
         Raises:
             ValueError: The handler of a code of ``ASKS`` does not ask.
         """
+        self._check_length = check_length or {}
         for code in ASKS & routes.keys():
             if not routes[code].asks:
                 raise ValueError(f"request code {code}: its handler does not ask about the user")
@@ -291,6 +300,7 @@ class RequestGuard:
         Raises:
             AuthenticationError: It is not signed by a user who is enabled.
             AuthorizationError: The user lacks a right, or must bind its signatures.
+            BrokerResponseError: The body is too long, or it names too much.
             CodecError: The body, which names what the request is about, cannot be read.
         """
         user = self._authenticator.authenticate(fields, version, body, code, binding)
@@ -308,8 +318,11 @@ class RequestGuard:
         request = None if names is None else (code, user.name, address, *map((fields or {}).get, names))
         if request is not None and rules.has_granted(request):
             return user
+        check_length = self._check_length.get(code)
+        if check_length is not None:
+            check_length(body)
         try:
-            rules.check(user.name, self._rights.of(code, fields, body), address, self._cluster)
+            rules.check(user.name, self._rights.each(code, fields, body), address, self._cluster)
         except AuthorizationError:
             self.denied += 1
             raise

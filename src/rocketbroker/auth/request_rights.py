@@ -14,12 +14,15 @@ Here
 for retry topics of POP: an acknowledgement of ``%RETRY%group_topic`` needs Group:group and Topic:topic, where the
 original asks for Group:group_topic.
 
+A request with many names must not hold the event loop, whoever sends it. So rights are found one by one, and none after
+the first that a user lacks; equal ones are decided once; and a body with too many objects is not decoded.
+
 A name in a row is one that the handler of the code reads too. A code that looks up a message by something else, such as
 its offset, is in ``ASKS``: its handler asks the user's ``Requester`` about the topic of what it has found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.policies import Action, Resource, ResourceType
@@ -33,8 +36,11 @@ from rocketbroker.codec.remoting.bodies.client import (
     LockBatchRequestBody,
 )
 from rocketbroker.codec.remoting.bodies.pop import BatchAckMessageRequestBody, QueryAssignmentRequestBody
+from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError
 
 #: Reads of routes, which a name server leaves open unless it is asked to check them.
 ROUTE_READS: Final = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO})
@@ -66,8 +72,16 @@ DEPENDS_ON: Final[Mapping[int, tuple[str, ...]]] = {
     Code.ACK_MESSAGE: ("topic", "consumerGroup"),
 }
 
+#: Topics and groups that a request may name, at up to 10 µs each.
+MAX_NAMES: Final = 5_000
+# Objects in a body, at up to 5 µs each: one with a name may hold others.
+_MOST_OBJECTS: Final = 4 * MAX_NAMES
+# The highest maxQueuesPerLockRequest. Queues of one topic are one name.
+_MOST_QUEUES: Final = 65_536
 # Values of a body that is not plain JSON, as the handlers of these codes allow.
 _MOST_VALUES: Final = 5_000
+
+T = TypeVar("T", bound=RemotingSerializable)
 
 Actions: TypeAlias = tuple[Action, ...]
 _PUB: Final = (Action.PUB,)
@@ -121,6 +135,25 @@ class Asked(NamedTuple):
         """Return a right on the cluster of the server."""
         return Right(Resource.cluster(self.cluster), actions)
 
+    def read(self, kind: type[T], most_objects: int = _MOST_OBJECTS) -> T:
+        """Decode the body.
+
+        Raises:
+            BrokerResponseError: INVALID_PARAMETER; it has too many objects.
+            CodecError: It is not JSON, or a field is missing or of the wrong type.
+        """
+        body = bytes(self.body)
+        # Braces within strings are counted as well.
+        objects = body.count(b"{")
+        if objects > most_objects:
+            raise _too_many(f"the body has {objects:,} objects, above the limit of {most_objects:,}")
+        return kind.decode(body, most_values=_MOST_VALUES)
+
+
+def _too_many(found: str) -> BrokerResponseError:
+    remark = f"{found}, where rights are checked; use several requests, or send it as a Super user"
+    return BrokerResponseError(ResponseCode.INVALID_PARAMETER, remark)
+
 
 Rights: TypeAlias = Callable[[Asked], Iterable[Right]]
 
@@ -154,8 +187,8 @@ def _cluster(actions: Actions, field: str = "") -> Rights:
 def _fields(actions: Actions, *fields: _Field) -> Rights:
     """Return the rights of a code whose fields name the resources; any of them may be absent."""
 
-    def rights(asked: Asked) -> Iterable[Right]:
-        found: list[Right] = []
+    def rights(asked: Asked) -> Iterator[Right]:
+        found = False
         groups = [field.name for field in fields if field.type is ResourceType.GROUP and not field.splitter]
         # With one group, its own retry topics are covered by the right on it.
         group = asked.fields.get(groups[0], "") if len(groups) == 1 and not asked.as_apache else ""
@@ -163,14 +196,16 @@ def _fields(actions: Actions, *fields: _Field) -> Rights:
             value = asked.fields.get(field.name)
             if value is None:
                 continue
-            for name in filter(None, value.split(field.splitter)) if field.splitter else (value,):
+            for name in dict.fromkeys(filter(None, value.split(field.splitter))) if field.splitter else (value,):
                 if field.type is ResourceType.GROUP:
-                    found.append(Right(Resource(ResourceType.GROUP, name), actions))
-                else:
-                    found += asked.topic(name, actions, group)
+                    found = True
+                    yield Right(Resource(ResourceType.GROUP, name), actions)
+                    continue
+                for right in asked.topic(name, actions, group):
+                    found = True
+                    yield right
         if not found and not asked.as_apache:
-            return [asked.on_cluster(actions)]
-        return found
+            yield asked.on_cluster(actions)
 
     return rights
 
@@ -226,13 +261,13 @@ def _query(asked: Asked) -> Iterable[Right]:
 
 
 def _heartbeat(asked: Asked) -> Iterable[Right]:
-    heartbeat = HeartbeatData.decode(bytes(asked.body), most_values=_MOST_VALUES)
+    heartbeat = asked.read(HeartbeatData)
     for consumer in heartbeat.consumer_data_set:
         yield from member_rights(consumer, as_apache=asked.as_apache)
 
 
 def _lock(asked: Asked) -> Iterable[Right]:
-    body = LockBatchRequestBody.decode(bytes(asked.body), most_values=_MOST_VALUES)
+    body = asked.read(LockBatchRequestBody, _MOST_QUEUES)
     yield Right(Resource.group(body.consumer_group), _SUB)
     for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
         yield from asked.topic(topic, _SUB, body.consumer_group)
@@ -250,24 +285,24 @@ def _end_transaction(asked: Asked) -> Iterable[Right]:
 
 
 def _create_topics(asked: Asked) -> Iterable[Right]:
-    body = CreateTopicListRequestBody.decode(bytes(asked.body), most_values=_MOST_VALUES)
-    return [Right(Resource.topic(config.topic_name), _CREATE) for config in body.topic_config_list]
+    for config in asked.read(CreateTopicListRequestBody).topic_config_list:
+        yield Right(Resource.topic(config.topic_name), _CREATE)
 
 
 def _check_client(asked: Asked) -> Iterable[Right]:
-    body = CheckClientRequestBody.decode(bytes(asked.body), most_values=_MOST_VALUES)
+    body = asked.read(CheckClientRequestBody)
     yield Right(Resource.group(body.group), _SUB)
     if body.subscription_data is not None:
         yield from asked.topic(body.subscription_data.topic, _SUB, body.group)
 
 
 def _assignment(asked: Asked) -> Iterable[Right]:
-    body = QueryAssignmentRequestBody.decode(bytes(asked.body), most_values=_MOST_VALUES)
+    body = asked.read(QueryAssignmentRequestBody)
     return [Right(Resource.group(body.consumer_group), _SUB), *asked.topic(body.topic, _SUB, body.consumer_group)]
 
 
 def _batch_ack(asked: Asked) -> Iterable[Right]:
-    body = BatchAckMessageRequestBody.decode(bytes(asked.body), most_values=_MOST_VALUES)
+    body = asked.read(BatchAckMessageRequestBody)
     for group, topic in dict.fromkeys((ack.consumer_group, ack.topic) for ack in body.acks):
         yield Right(Resource.group(group), _SUB)
         yield from asked.topic(topic, _SUB, group)
@@ -422,8 +457,8 @@ class RequestRights:
         self.cluster: Final = cluster
         self.as_apache: Final = as_apache
 
-    def of(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> list[Right]:
-        """Return all rights that a request needs; it needs each of them.
+    def each(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> Iterator[Right]:
+        """Yield the rights that a request needs, each once; it needs all of them.
 
         Args:
             code: its request code.
@@ -431,9 +466,21 @@ class RequestRights:
             body: its body, read for the codes that name topics or groups there.
 
         Raises:
+            BrokerResponseError: INVALID_PARAMETER; it names more than ``MAX_NAMES``, or its body is not read.
             CodecError: The body cannot be read.
         """
-        return list(_ROWS.get(code, _UNKNOWN)(Asked(fields or {}, body, self.cluster, self.as_apache)))
+        found: set[Right] = set()
+        asked = Asked(fields or {}, body, self.cluster, self.as_apache)
+        for number, right in enumerate(_ROWS.get(code, _UNKNOWN)(asked)):
+            if number == MAX_NAMES:
+                raise _too_many(f"more than {MAX_NAMES:,} names of topics and groups are too many")
+            if right not in found:
+                found.add(right)
+                yield right
+
+    def of(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> list[Right]:
+        """Return all rights that a request needs; see ``each``."""
+        return list(self.each(code, fields, body))
 
 
 def listed_codes() -> frozenset[int]:

@@ -36,6 +36,15 @@ _CHARACTERS_TO_BEGIN = 12
 LONGEST_LANGUAGE = 64
 
 
+def check_length(config: BrokerConfig, body: Buffer) -> None:
+    """Check the length of a heartbeat, before its body is read.
+
+    Raises:
+        BrokerResponseError: INVALID_PARAMETER if it is too long.
+    """
+    _check_size("maxHeartbeatSize", len(body), "bytes", config.max_heartbeat_size)
+
+
 class HeartbeatLimit:
     """Rejects a heartbeat as a whole before any of it is registered.
 
@@ -65,12 +74,8 @@ class HeartbeatLimit:
         self._subscription_groups = subscription_groups
 
     def check_body(self, body: Buffer) -> None:
-        """Check the length, before the body is read.
-
-        Raises:
-            BrokerResponseError: INVALID_PARAMETER if it is too long.
-        """
-        _check_size("maxHeartbeatSize", len(body), "bytes", self._config.max_heartbeat_size)
+        """Check the length; see ``check_length``."""
+        check_length(self._config, body)
 
     def check(self, connection: Connection, heartbeat: HeartbeatData, language: str) -> None:
         """Check the client's language, and the total that the client would have registered in the broker.

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import hmac
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rocketbroker.auth import failed_attempts
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthorizationError
@@ -183,6 +185,17 @@ def test_a_body_that_names_nothing_is_refused(server: Server):
     assert server.reached == []
 
 
+def test_a_body_that_its_handler_would_reject_by_its_length_is_not_read_for_its_rights(server: Server):
+    def check_length(_body: object) -> None:
+        raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "too long")
+
+    server.routes = server.guard.routes(server.own, {Code.HEART_BEAT: check_length})
+    with pytest.raises(BrokerResponseError, match="too long"):
+        server.ask(Code.HEART_BEAT, JOE, {}, b"{no json")
+    # Strangers learn no limit.
+    server.refusal(Code.HEART_BEAT, None, fields={}, body=b"{no json")
+
+
 def test_a_handler_that_finds_messages_may_ask_about_their_topics(server: Server):
     server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}')
     (asked,) = server.reached
@@ -256,7 +269,11 @@ async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_
     server.guard.late_refusals.stop()
 
 
-async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(server: Server):
+async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    # None of the waits ends while the flood is checked.
+    monkeypatch.setattr(failed_attempts, "_FIRST_DELAY_S", failed_attempts.MAX_DELAY_S)
     connection, transport, _ = connect(server.routes)
     tasks = len(asyncio.all_tasks())
     feed(connection, encode_frame(request(Code.PULL_MESSAGE, PULL)) * 5_000)
@@ -395,13 +412,13 @@ def test_open_codes_are_not_checked(tmp_path: Path):
 
 def test_a_decision_is_made_once_for_a_user_and_the_names_of_a_request(server: Server, monkeypatch: pytest.MonkeyPatch):
     asked: list[int] = []
-    of = RequestRights.of
+    each = RequestRights.each
 
-    def noting(rights: RequestRights, code: int, *more: object) -> list[Right]:
+    def noting(rights: RequestRights, code: int, *more: object) -> Iterator[Right]:
         asked.append(code)
-        return of(rights, code, *more)  # type: ignore[arg-type]
+        return each(rights, code, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RequestRights, "of", noting)
+    monkeypatch.setattr(RequestRights, "each", noting)
     for _ in range(3):
         server.ask(Code.PULL_MESSAGE, JOE, PULL)
     assert len(asked) == 1

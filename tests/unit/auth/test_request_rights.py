@@ -7,7 +7,7 @@ import pytest
 from docs._ext.request_codes import served_codes
 from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.policies import Action, Resource
-from rocketbroker.auth.request_rights import DEPENDS_ON, ROUTE_READS, RequestRights, listed_codes
+from rocketbroker.auth.request_rights import DEPENDS_ON, MAX_NAMES, ROUTE_READS, RequestRights, listed_codes
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import (
     CheckClientRequestBody,
@@ -23,7 +23,8 @@ from rocketbroker.codec.remoting.header_template import names_on_wire
 from rocketbroker.codec.remoting.headers.message import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketbroker.codec.remoting.remoting_command import CommandCustomHeader, to_ext_fields
 from rocketbroker.codec.remoting.request_code import RequestCode
-from rocketbroker.common.errors import CodecError
+from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import BrokerResponseError, CodecError
 from rocketbroker.processor.support.send_runs import AlikeSends
 
 OURS = RequestRights("C")
@@ -175,10 +176,8 @@ def test_a_group_reads_no_retry_topic_of_another(topic: str, ours: list[str], ap
     # Of a pop, the original asks for a group of the name after the prefix.
     assert shown(OURS.of(200_051, {"consumerGroup": "G", "topic": topic})) == ["Sub on Group:G", *ours]
     after_prefix = topic.removeprefix("%RETRY%")
-    assert shown(APACHE.of(200_051, {"consumerGroup": "G", "topic": topic})) == [
-        "Sub on Group:G",
-        f"Sub on Group:{after_prefix}",
-    ]
+    wanted = dict.fromkeys(["Sub on Group:G", f"Sub on Group:{after_prefix}"])
+    assert shown(APACHE.of(200_051, {"consumerGroup": "G", "topic": topic})) == list(wanted)
 
 
 def test_a_query_of_a_retry_topic_needs_its_group():
@@ -252,3 +251,32 @@ def test_a_plain_client_needs_nothing_but_pub_and_sub():
     topic, group = Resource.topic("T"), Resource.group("G")
     held = {(topic, Action.PUB), (topic, Action.SUB), (group, Action.SUB)}
     assert [right for right in asked if not {(right.resource, action) for action in right.actions} & held] == []
+
+
+def test_rights_are_found_one_by_one_and_each_once():
+    """A user without the first right must not make the server look at the others."""
+    names = ";".join(["T", "U"] * 50_000)
+    assert shown(OURS.of(208, {"topicList": names})) == ["Get on Topic:T", "Get on Topic:U"]
+    subscriptions = [SubscriptionData("T", "*"), SubscriptionData("U", "*")]
+    heartbeat = HeartbeatData("c", [], [ConsumerData(group, subscription_data_set=subscriptions) for group in "GH"])
+    wanted = ["Sub on Group:G", "Sub on Topic:T", "Sub on Topic:U", "Sub on Group:H"]
+    assert shown(OURS.of(34, {}, heartbeat.encode())) == wanted
+    many = OURS.each(208, {"topicList": ";".join(map(str, range(MAX_NAMES + 1)))})
+    assert str(next(many)) == "Get on Topic:0"
+
+
+def test_a_request_may_name_a_bounded_number():
+    names = list(map(str, range(MAX_NAMES + 1)))
+    assert len(OURS.of(208, {"topicList": ";".join(names[1:])})) == MAX_NAMES
+    with pytest.raises(BrokerResponseError, match="more than 5,000 names") as caught:
+        OURS.of(208, {"topicList": ";".join(names)})
+    assert caught.value.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(("code", "most"), [(18, 4 * MAX_NAMES), (34, 4 * MAX_NAMES), (41, 65_536), (200_151, 20_000)])
+def test_a_body_with_too_many_objects_is_not_decoded(code: int, most: int):
+    with pytest.raises(CodecError):
+        next(OURS.each(code, {}, b"{" * most))
+    with pytest.raises(BrokerResponseError, match=f"the body has {most + 1:,} objects") as caught:
+        next(OURS.each(code, {}, b"{" * (most + 1)))
+    assert caught.value.code == ResponseCode.INVALID_PARAMETER
