@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from google.protobuf.message import Message
+
 from rocketbroker.codec.message.topic_validator import (
     is_system_group,
     is_system_topic,
@@ -62,6 +64,7 @@ class CallContext:
         deadline: time of the event loop at which the client stops waiting, or None.
         user: who signed the call; empty without access control.
         grant: raises BrokerResponseError once the user may not make the call any more; None without access control.
+        refusal: returns the reason why the user may not make another call, None if it may; None without access control.
     """
 
     client_id: str
@@ -72,6 +75,7 @@ class CallContext:
     deadline: float | None
     user: str = ""
     grant: Callable[[], None] | None = None
+    refusal: "Callable[[Message], StatusError | None] | None" = None
 
 
 def call_context(metadata: Mapping[str, str | bytes], peer: str, deadline: float | None) -> CallContext:

@@ -10,7 +10,7 @@ they send their settings again. It is kept without settings, and its heartbeats 
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from rocketbroker.codec.message.message_const import PROPERTY_PRODUCER_GROUP
@@ -292,11 +292,29 @@ class Clients:
     # -- methods of the service
 
     async def heartbeat(self, heartbeat: HeartbeatRequest, context: CallContext) -> HeartbeatResponse:
-        """Register the client with the brokers again."""
+        """Register the client with the brokers again, by its settings.
+
+        Raises:
+            StatusError: UNRECOGNIZED_CLIENT_TYPE without settings; ILLEGAL_CONSUMER_GROUP for another group than
+                theirs; FORBIDDEN if the user has lost what they need, which ends the client.
+        """
         client, settings = self._known(context)
-        client.called(context)
-        if settings.client_type in _CONSUMERS:
+        if settings.HasField("subscription"):
             check_group(heartbeat.group)
+            own = settings.subscription.group.name
+            if heartbeat.group.name != own:
+                remark = (
+                    f"the heartbeat is for group {shown(heartbeat.group.name)}, and the settings of the client name "
+                    f"{shown(own)}; send settings with the other group by Telemetry first"
+                )
+                raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, remark)
+        # The call was checked for what it names. What it registers are the settings.
+        if context.refusal is not None:
+            refusal = context.refusal(TelemetryCommand(settings=settings))
+            if refusal is not None:
+                self._forget(client, "its user has lost a right")
+                raise refusal
+        client.called(context)
         await succeeded(self._brokers.invoke(client, "", _heartbeat(client.client_id, settings)))
         return HeartbeatResponse(status=OK)
 
@@ -305,17 +323,17 @@ class Clients:
     ) -> NotifyClientTerminationResponse:
         """Forget the client, here and at the brokers."""
         client, settings = self._known(context)
-        groups = [UnregisterClientRequestHeader(client.client_id, producer_group=name) for name in _topics(settings)]
-        if settings.HasField("subscription"):
-            name = settings.subscription.group.name
-            groups = [UnregisterClientRequestHeader(client.client_id, consumer_group=name)]
         try:
-            for header in groups:
-                await succeeded(self._brokers.invoke(client, "", request(RequestCode.UNREGISTER_CLIENT, header)))
+            await self._leave(client, _groups(settings))
         finally:
             if not client.is_gone:
                 self._forget(client, "it says so")
         return NotifyClientTerminationResponse(status=OK)
+
+    async def _leave(self, client: ProxyClient, groups: Iterable[tuple[str | None, str | None]]) -> None:
+        for producer_group, consumer_group in groups:
+            header = UnregisterClientRequestHeader(client.client_id, producer_group, consumer_group)
+            await succeeded(self._brokers.invoke(client, "", request(RequestCode.UNREGISTER_CLIENT, header)))
 
     async def telemetry(self, command: TelemetryCommand, context: CallContext, stream: TelemetryStream) -> None:
         """Take a command of a client: its settings, which are answered with those of the server, or an answer."""
@@ -337,7 +355,11 @@ class Clients:
             what = "joined" if client.settings is None else "changed its settings"
             role = _described(settings, context)
             self._events.add("client %s at %s has %s: %s", shown(client.client_id), context.peer, what, role)
-        client.settings, client.stream = settings, stream
+        older, client.settings, client.stream = client.settings, settings, stream
+        if older is not None:
+            # The stream needs the rights of the new settings alone, so the client may not stay where the old ones were.
+            kept = _groups(settings)
+            await self._leave(client, [group for group in _groups(older) if group not in kept])
         await succeeded(self._brokers.invoke(client, "", heartbeat))
         stream.send(TelemetryCommand(status=OK, settings=merged))
 
@@ -346,6 +368,12 @@ class Clients:
         client = self._clients.get(_key_of(context))
         if client is not None and client.stream is stream:
             client.disconnected()
+
+    def telemetry_refused(self, context: CallContext, stream: TelemetryStream) -> None:
+        """Forget a client whose stream ends since its user has lost a right, here and at the brokers."""
+        client = self._clients.get(_key_of(context))
+        if client is not None and client.stream is stream:
+            self._forget(client, "its user has lost a right")
 
     def _known(self, context: CallContext) -> tuple[ProxyClient, Settings]:
         client = self._clients.get(_key_of(context))
@@ -426,6 +454,13 @@ def _described(settings: Settings, context: CallContext) -> str:
 
 def _topics(settings: Settings) -> list[str]:
     return [topic.name for topic in settings.publishing.topics]
+
+
+def _groups(settings: Settings) -> list[tuple[str | None, str | None]]:
+    """Return the groups that settings register, each as a producer group or a consumer group."""
+    if settings.HasField("subscription"):
+        return [(None, settings.subscription.group.name)]
+    return [(name, None) for name in _topics(settings)]
 
 
 def _subscriptions(settings: Settings | None) -> list[SubscriptionData]:

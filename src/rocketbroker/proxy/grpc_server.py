@@ -436,6 +436,7 @@ class GrpcServer:
                 if self._guard is not None:
                     metadata = dict(call.invocation_metadata() or ())
                     context.user = await self._guard.check(metadata, request, context.peer)
+                    context.refusal = partial(self._guard.refusal, metadata, peer=context.peer)
                 reply: Any = method.handler(request, context)
                 if not isinstance(reply, Message):
                     reply = await reply
@@ -557,6 +558,7 @@ class GrpcServer:
                     if refusal is not None:
                         status = status_of(refusal)
                         self._refused("Telemetry", call, status)
+                        self._service.telemetry_refused(context, stream)
                         stream.end(TelemetryCommand(status=status))
                 # Streams may be tens of thousands.
                 await asyncio.sleep(0)

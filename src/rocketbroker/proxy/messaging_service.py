@@ -153,6 +153,10 @@ class MessagingService:
         """Forget the stream of a client, which may have opened another one since."""
         self._clients.telemetry_closed(context, stream)
 
+    def telemetry_refused(self, context: CallContext, stream: TelemetryStream) -> None:
+        """Forget a client whose stream ends since its user has lost a right, here and at the brokers."""
+        self._clients.telemetry_refused(context, stream)
+
     def forget_silent(self, before: float) -> None:
         """Forget clients without a stream whose latest call was before a time of the event loop."""
         self._clients.forget_silent(before)

@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="the extra grpc is not installed")
 
+from google.protobuf.message import Message
+
 from rocketbroker.codec.message.message_decoder import encode_record
 from rocketbroker.codec.message.message_id import host_bytes
 from rocketbroker.codec.message.message_properties import encode_properties
@@ -242,6 +244,79 @@ async def test_a_heartbeat_registers_the_client_again(service: MessagingService,
     [_, (channel, _, command)] = brokers.requests
     assert channel.remote_address == "127.0.0.1:6000"
     assert HeartbeatData.decode(command.body).consumer_data_set[0].group_name == "billing"
+
+
+async def test_a_heartbeat_for_another_group_than_that_of_the_settings_is_refused(
+    service: MessagingService, brokers: FakeBrokers
+):
+    await service.telemetry(consumer("billing"), CONTEXT, Stream())
+    error = await refusal(service.heartbeat(HeartbeatRequest(group=Resource(name="other")), CONTEXT))
+
+    assert error.code == Code.ILLEGAL_CONSUMER_GROUP
+    assert "for group other" in error.message
+    assert "name billing" in error.message
+    assert len(brokers.requests) == 1
+
+
+@pytest.mark.parametrize("settings", [producer("Orders"), consumer("billing")])
+async def test_a_heartbeat_needs_the_rights_of_the_settings_that_it_registers(
+    service: MessagingService, brokers: FakeBrokers, settings: TelemetryCommand
+):
+    asked: list[Message] = []
+    await service.telemetry(settings, CONTEXT, Stream())
+    client = service._clients.of(CONTEXT)
+    heartbeat = HeartbeatRequest(group=Resource(name="billing"))
+    allowed = dataclasses.replace(CONTEXT, refusal=asked.append)
+    assert (await service.heartbeat(heartbeat, allowed)).status.code == Code.OK
+    assert asked == [settings]
+
+    gone = StatusError(Code.FORBIDDEN, "no permission")
+    error = await refusal(service.heartbeat(heartbeat, dataclasses.replace(CONTEXT, refusal=lambda _: gone)))
+    assert error is gone
+    assert [command.code for _, _, command in brokers.requests] == [RequestCode.HEART_BEAT] * 2
+    await until(lambda: brokers.gone)
+    assert brokers.gone == [client]
+    assert (await refusal(service.heartbeat(heartbeat, allowed))).code == Code.UNRECOGNIZED_CLIENT_TYPE
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "left"),
+    [
+        (consumer("billing"), producer("Orders"), [(None, "billing")]),
+        (producer("Orders", "Bills"), producer("Bills"), [("Orders", None)]),
+        (producer("Orders"), consumer("billing"), [("Orders", None)]),
+        (consumer("billing"), consumer("billing", ClientType.SIMPLE_CONSUMER), []),
+    ],
+)
+async def test_a_client_leaves_the_groups_that_its_new_settings_do_not_name(
+    service: MessagingService,
+    brokers: FakeBrokers,
+    older: TelemetryCommand,
+    newer: TelemetryCommand,
+    left: list[tuple[str | None, str | None]],
+):
+    stream = Stream()
+    await service.telemetry(older, CONTEXT, stream)
+    del brokers.requests[:]
+    await service.telemetry(newer, CONTEXT, stream)
+
+    *leaves, last = [command for _, _, command in brokers.requests]
+    assert last.code == RequestCode.HEART_BEAT
+    assert [(each.header.producer_group, each.header.consumer_group) for each in leaves] == left
+    assert {each.code for each in leaves} <= {RequestCode.UNREGISTER_CLIENT}
+
+
+async def test_a_client_whose_stream_ends_by_rights_is_forgotten(service: MessagingService, brokers: FakeBrokers):
+    stream = Stream()
+    await service.telemetry(consumer("billing"), CONTEXT, stream)
+    client = service._clients.of(CONTEXT)
+    service.telemetry_refused(CONTEXT, Stream())
+    assert not client.is_gone
+
+    service.telemetry_refused(CONTEXT, stream)
+    service.telemetry_closed(CONTEXT, stream)
+    await until(lambda: brokers.gone)
+    assert (brokers.gone, client.is_gone) == ([client], True)
 
 
 async def test_a_silent_client_is_forgotten_once_its_stream_is_closed(service: MessagingService):
