@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import threading
 import time
 from collections.abc import Iterator
 
@@ -82,6 +83,33 @@ def test_settings_of_a_client_need_the_rights_on_their_names(served):
     assert first_reply(T, METADATA).status.code == pb.UNAUTHORIZED
     assert first_reply(OTHER, signed(JOE)).status.code == pb.FORBIDDEN
     assert first_reply(T, signed(JOE)).HasField("settings")
+
+
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_a_client_that_lost_the_rights_of_its_settings_is_forgotten(served, has_stream: bool):
+    cluster, channel = served
+    cluster.clear()
+    cluster.allow((f"Topic:{TOPIC}", "Pub"))
+    end = threading.Event()
+
+    def commands() -> Iterator[pb.TelemetryCommand]:
+        settings = pb.Settings(client_type=pb.PRODUCER, publishing=pb.Publishing(topics=[T]))
+        yield pb.TelemetryCommand(settings=settings)
+        end.wait(15)
+
+    stream, heartbeat = iter(method(channel, "Telemetry")(commands(), signed(JOE))), pb.HeartbeatRequest()
+    try:
+        assert next(stream).HasField("settings")
+        if not has_stream:
+            end.set()
+            assert list(stream) == []
+        assert code_of(channel, "Heartbeat", heartbeat, signed(JOE)) == pb.OK
+        cluster.clear()
+        refused = next(stream).status.code if has_stream else code_of(channel, "Heartbeat", heartbeat, signed(JOE))
+        assert refused == pb.FORBIDDEN
+        assert code_of(channel, "Heartbeat", heartbeat, signed(JOE)) == pb.UNRECOGNIZED_CLIENT_TYPE
+    finally:
+        end.set()
 
 
 def test_a_receive_that_waits_ends_with_the_right(served):
