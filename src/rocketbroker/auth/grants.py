@@ -1,8 +1,9 @@
-"""Rights of work that outlives the check of its request: held pulls and pops, and members of groups.
+"""Rights of work that outlives the check of its request: requests that wait, and members of groups.
 
-A request is checked when it comes. A pull may be held for half a minute after that, and a client that joined a group by
-a heartbeat is sent messages to verify and transactions to decide until its next heartbeat is missed. So both keep the
-``Grant`` that they were served by. It is asked again when policies have changed, and before a held request is answered.
+A request is checked when it comes. A pull may be held for half a minute after that. Work that waits for its turn begins
+as late as its peer likes. A client that joined a group by a heartbeat is sent messages to verify and transactions to
+decide until its next heartbeat is missed. So each keeps the ``Grant`` that it was served by. It is asked again when
+policies have changed, before a held request is answered, and before work begins.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ class Grant:
         rules: returns the policies of this moment.
         on_refusal: counts and logs a rejection.
         cluster: as for ``AccessRules.check``.
+        version: version of the policies by which it was served, if they may have changed since.
     """
 
     __slots__ = ("_address", "_cluster", "_on_refusal", "_rights", "_rules", "_version", "user")
@@ -43,6 +45,8 @@ class Grant:
         rules: Callable[[], AccessRules],
         on_refusal: Callable[[AuthorizationError], None],
         cluster: str = "",
+        *,
+        version: int | None = None,
     ) -> None:
         self.user = user
         self._rights = rights
@@ -50,7 +54,7 @@ class Grant:
         self._rules = rules
         self._on_refusal = on_refusal
         self._cluster = cluster
-        self._version = rules().version
+        self._version = rules().version if version is None else version
 
     @property
     def size(self) -> int:

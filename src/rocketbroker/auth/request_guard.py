@@ -31,7 +31,7 @@ from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding, NonceResponseHeader
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header
-from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, Process, Route, RunHandler
+from rocketbroker.codec.remoting.handler import HELD, Answer, Audience, Connection, InTurn, Process, Route, RunHandler
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -184,6 +184,7 @@ class RequestGuard:
         code, header_type = route.code, route.header_type
         joins, leaves = code == RequestCode.HEART_BEAT, code == RequestCode.UNREGISTER_CLIENT
         asks, is_asked = route.asks, asks_right and not self._rights.as_apache
+        runs_later = route.runs_later
 
         def process(connection: Connection, command: Command) -> Answer:
             address = host_of(connection.remote_address)
@@ -220,8 +221,10 @@ class RequestGuard:
                 answer = route.process(connection, command)
                 if leaves:
                     self.members.left(connection, (fields or {}).get("consumerGroup", ""))
-            if answer is HELD:
-                command.grant = self._grant(user, code, fields, command.body, connection, asks_right=asks_right)
+            if runs_later or answer is HELD or type(answer) is InTurn:
+                make = partial(self._grant, user, code, fields, command.body, connection, asks_right=asks_right)
+                # A route that runs later has a copy of the body. A view of the buffer does not outlive this call.
+                command.grant = partial(self._ask_later, make, self.version) if runs_later else make()
             return answer
 
         return process
@@ -235,10 +238,28 @@ class RequestGuard:
         connection: Connection,
         *,
         asks_right: bool,
+        version: int | None = None,
     ) -> Grant:
         rights = self._rights.of(code, fields, body) if asks_right else ()
         address, refused = host_of(connection.remote_address), self._on_refusal(code, connection)
-        return Grant(user, rights, address, lambda: self._store.rules, refused, self._cluster)
+        return Grant(user, rights, address, lambda: self._store.rules, refused, self._cluster, version=version)
+
+    def _ask_later(self, make: Callable[..., Grant], version: int) -> None:
+        """Ask the grant of a request whose turn has come, if policies have changed since they had a version.
+
+        Most begin under the policies by which they were checked, and need no second look at their bodies.
+
+        Raises:
+            BrokerResponseError: As for a grant.
+        """
+        if self.version == version:
+            return
+        try:
+            grant = make(version=version)
+        except CodecError as error:
+            # Nobody has read the body yet: it came from a Super user.
+            raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        grant()
 
     def _joined(
         self,
@@ -263,10 +284,8 @@ class RequestGuard:
         self.members.stayed(connection, groups)
 
     def _requester(self, user: User, code: int, connection: Connection, *, is_asked: bool) -> Requester:
-        rules = (lambda: self._store.rules) if is_asked else None
-        on_refusal = self._on_refusal(code, connection)
-        address = host_of(connection.remote_address)
-        return Requester(user.name, address, self._cluster, rules, on_refusal, is_super=user.is_super)
+        address, refused = host_of(connection.remote_address), self._on_refusal(code, connection)
+        return Requester(user.name, address, self._cluster, lambda: self._store.rules, refused, is_limited=is_asked)
 
     def _on_refusal(self, code: int, connection: Connection) -> Callable[[AuthorizationError], None]:
         def refused(error: AuthorizationError) -> None:

@@ -28,29 +28,29 @@ class Requester:
         username: name of the user.
         address: IP address of the peer.
         cluster: name of the server's cluster.
-        rules: returns the policies of this moment; ``None`` where rights are not checked, so that all is allowed.
+        rules: returns users and policies of this moment.
         on_refusal: counts and logs a rejection.
-        is_super: the user has every right.
+        is_limited: a question may be answered with no; rights are checked.
 
     Attributes:
         joined: takes a heartbeat that was accepted, the groups of it that were registered, and all groups that the
             connection is in.
     """
 
-    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_super", "joined", "username")
+    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_limited", "joined", "username")
 
     def __init__(
         self,
         username: str,
         address: str,
         cluster: str,
-        rules: Callable[[], AccessRules] | None,
+        rules: Callable[[], AccessRules],
         on_refusal: Callable[[AuthorizationError], None],
         *,
-        is_super: bool = False,
+        is_limited: bool = True,
     ) -> None:
         self.username: Final = username
-        self.is_super: Final = is_super
+        self.is_limited: Final = is_limited
         self._address = address
         self._cluster = cluster
         self._rules = rules
@@ -58,9 +58,10 @@ class Requester:
         self.joined: Callable[[HeartbeatData, Iterable[ConsumerData], Collection[str]], None] = _nothing_to_note
 
     @property
-    def is_limited(self) -> bool:
-        """True if a question may be answered with no."""
-        return self._rules is not None
+    def is_super(self) -> bool:
+        """True while the user has every right."""
+        user = self._rules().users.get(self.username)
+        return user is not None and user.is_super
 
     def check(self, what: str, topics: Iterable[str], actions: Actions, group: str = "") -> None:
         """Reject the request unless the user has one of the actions on one of the topics.
@@ -94,7 +95,7 @@ class Requester:
         return self._refusal([Right(Resource.topic(topic), _PUB)]) is None
 
     def _refusal(self, rights: Iterable[Right]) -> AuthorizationError | None:
-        if self._rules is None:
+        if not self.is_limited:
             return None
         try:
             self._rules().check(self.username, rights, self._address, self._cluster)

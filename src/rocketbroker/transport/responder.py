@@ -219,6 +219,9 @@ class Responder:
     async def _respond_when_done(self, command: Command, waiting: Awaitable[Any]) -> None:
         began = self._loop.time()
         try:
+            # The peer determines how long a request waits for its turn; its user may have lost the right by then.
+            if callable(command.grant):
+                command.grant()
             answer = await waiting
         except Exception as error:  # noqa: BLE001 - logged and answered; the connection continues
             answer = error_answer(command.code, error)

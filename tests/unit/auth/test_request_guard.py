@@ -24,9 +24,9 @@ from rocketbroker.auth.users import User, UserType
 from rocketbroker.codec.remoting.bodies.client import HeartbeatData
 from rocketbroker.codec.remoting.bound_signature import NONCE_CODE, BoundSigner
 from rocketbroker.codec.remoting.frame import encode_frame
-from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, MethodTable, RunHandler
+from rocketbroker.codec.remoting.handler import Answer, Audience, Connection, InTurn, MethodTable, RunHandler
 from rocketbroker.codec.remoting.headers.message import PullMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, request
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, RemotingCommand, request, response
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -75,6 +75,7 @@ class Server:
         table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later, asks=True)
         table.add(Code.HEART_BEAT, self._handle_for, asks=True)
         table.add(Code.UNREGISTER_CLIENT, self._handle)
+        table.add(Code.PEEK_MESSAGE, lambda *_: InTurn(self._finish()), None, Audience.CLIENT)
         self.own = table.routes
         self.routes = self.guard.routes(table.routes)
 
@@ -91,9 +92,13 @@ class Server:
         requester.joined(heartbeat, heartbeat.consumer_data_set, [*self.older, *groups])
         return b"answer"
 
-    async def _handle_later(self, _connection: Connection, command: Command, requester: Requester) -> bytes:
+    async def _handle_later(self, _connection: Connection, command: Command, requester: Requester) -> Command:
         self.reached.append(requester.is_super)
-        return b"later"
+        return response()
+
+    async def _finish(self) -> Command:
+        self.reached.append("peeked")
+        return response()
 
     def ask(
         self,
@@ -156,7 +161,9 @@ async def test_a_handler_that_waits_is_refused_before_it_begins(server: Server):
     assert "Update" in server.refusal(Code.UPDATE_BROKER_CONFIG, JOE)
     answer = server.ask(Code.UPDATE_BROKER_CONFIG, ROOT)
     assert inspect.isawaitable(answer)
-    assert await answer == b"later"
+    done = await answer
+    assert isinstance(done, RemotingCommand)
+    assert done.code == ResponseCode.SUCCESS
     assert server.routes[Code.UPDATE_BROKER_CONFIG].runs_later
 
 
@@ -476,6 +483,61 @@ async def test_a_heartbeat_that_its_handler_refuses_leaves_nothing_behind(server
     with pytest.raises(BrokerResponseError, match="too long"):
         server.ask(Code.HEART_BEAT, JOE, {}, JOINED.replace(b'"c"', b'"refused"'))
     assert len(server.guard.members) == 0
+
+
+async def waited(server: Server, code: Code, signer: RequestSigner, rules: AccessRules) -> Command:
+    """Return the answer to a request if other policies are in force when its work begins than when it was checked."""
+    connection, transport, endpoint = connect(server.routes)
+    command = request(code, {"topic": "T", "consumerGroup": "CG"})
+    signer.sign(command)
+    feed(connection, encode_frame(command))
+    server.store.rules = rules
+    await until(lambda: transport.answers)
+    await endpoint.tasks.stop()
+    return transport.answers[0]
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path) -> Server:
+    """A server whose user joe has rights at the address of a fake transport."""
+    server = Server(tmp_path, CheckedCodes(authorizes=True))
+    entries = tuple(
+        PolicyEntry(parse_resource(name), (Action.SUB, Action.UPDATE), Decision.ALLOW)
+        for name in ("Topic:T", "Group:CG", "Cluster:C")
+    )
+    server.store.rules = AccessRules(server.store.rules.users, {name: Acl(name, entries) for name in ("joe", "root")})
+    return server
+
+
+WAITING = [(Code.UPDATE_BROKER_CONFIG, ROOT), (Code.UPDATE_BROKER_CONFIG, JOE), (Code.PEEK_MESSAGE, JOE)]
+
+
+@pytest.mark.parametrize(("code", "signer"), WAITING)
+async def test_a_user_deleted_while_its_request_waits_for_its_turn_is_refused(
+    everywhere: Server, code: Code, signer: RequestSigner
+):
+    answer = await waited(everywhere, code, signer, AccessRules({}, {}, everywhere.store.rules))
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert "not found" in (answer.remark or "")
+    assert everywhere.reached == []
+    assert everywhere.guard.denied == 1
+
+
+@pytest.mark.parametrize(("code", "signer"), WAITING)
+async def test_a_user_who_keeps_its_rights_is_served_when_its_turn_comes(
+    everywhere: Server, code: Code, signer: RequestSigner
+):
+    users, acls = everywhere.store.rules.users, everywhere.store.rules.acls
+    answer = await waited(everywhere, code, signer, AccessRules(users, acls, everywhere.store.rules))
+    assert answer.code == ResponseCode.SUCCESS
+    assert len(everywhere.reached) == 1
+
+
+async def test_a_user_who_is_no_super_user_any_more_does_not_count_as_one_when_its_turn_comes(everywhere: Server):
+    rules = everywhere.store.rules
+    users = {**rules.users, "root": User("root", "root-secret")}
+    await waited(everywhere, Code.UPDATE_BROKER_CONFIG, ROOT, AccessRules(users, rules.acls, rules))
+    assert everywhere.reached == [False]
 
 
 @pytest.mark.parametrize(

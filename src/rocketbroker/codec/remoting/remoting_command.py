@@ -50,8 +50,8 @@ class RemotingCommand(
     # Set by the connection that received a request, whatever the peer sent.
     received_at: float = 0.0
     is_suspended: bool = False
-    # Set by the guard of a held request: raises BrokerResponseError once its user may not send it any more. JSON never
-    # becomes a callable, so what a peer sends here does not count.
+    # Set by the guard of a request that waits: raises BrokerResponseError once its user may not send it any more. JSON
+    # never becomes a callable, so what a peer sends here does not count.
     grant: Any = None
 
     @property

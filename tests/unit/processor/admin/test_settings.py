@@ -5,7 +5,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
+from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.requester import Requester
+from rocketbroker.auth.users import User, UserType
 from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, TransportConfig
@@ -181,7 +183,8 @@ async def test_other_settings_need_no_super_user(processor):
 
 
 def requester(name: str, *, is_super: bool = False) -> Requester:
-    return Requester(name, "10.0.0.1", "C", None, lambda _error: None, is_super=is_super)
+    rules = AccessRules({name: User(name, "secret-of-it", UserType.SUPER if is_super else UserType.NORMAL)})
+    return Requester(name, "10.0.0.1", "C", lambda: rules, lambda _error: None, is_limited=False)
 
 
 def test_each_setting_of_access_that_can_be_changed_is_for_super_users():
