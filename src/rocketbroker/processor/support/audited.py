@@ -1,13 +1,13 @@
 """Audit of administrative changes: each handler of one is called between two looks at what it changes."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
 from rocketbroker.auth.audit_log import AuditLog, Source
-from rocketbroker.codec.remoting.handler import Answer, Connection, InTurn, Response, Route
+from rocketbroker.codec.remoting.handler import Answer, Connection, Response, Route
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -65,27 +65,82 @@ def audit_of(codes: Mapping[int, AuditedCode], log: AuditLog) -> Callable[[Route
 
 
 def _audited(route: Route, audited_code: AuditedCode, log: AuditLog) -> Route:
-    async def process(connection: Connection, command: Command, *requester: _Requester) -> Response:
+    """Return a route that begins its work when the given one does, so that requests keep their order."""
+
+    def begin(connection: Connection, command: Command, requester: tuple[_Requester, ...]) -> tuple[_Change, Answer]:
         source = Source(requester[0].username if requester else None, connection.remote_address)
-        fields = _read(audited_code.fields, command)
-        before = _read(audited_code.state, command)
-        result, remark = "failed", ""
-        try:
-            response = await _response(route.process(connection, command, *(requester if route.asks else ())))
-            result, remark = _result(response)
-        except BrokerResponseError as error:
-            result, remark = _word(error.code), error.remark
-            raise
-        finally:
-            # Also for a request that is cancelled, or fails by a mistake of ours: it may have made its change.
-            facts = {"fields": fields, "result": result, "remark": remark[:_MOST_REMARK] or None}
-            after = _read(audited_code.state, command)
-            log.changed(source, route.code, {**facts, "before": before, "after": after})
-        return response
+        change = _Change(source, command, audited_code, log)
+        with change.ends_if_it_fails():
+            return change, route.process(connection, command, *(requester if route.asks else ()))
+
+    async def process_later(connection: Connection, command: Command, *requester: _Requester) -> Response:
+        change, answer = begin(connection, command, requester)
+        return await change.wait(cast("Awaitable[Response]", answer))
+
+    def process(connection: Connection, command: Command, *requester: _Requester) -> Answer:
+        change, answer = begin(connection, command, requester)
+        if isinstance(answer, Awaitable):
+            change.keep_body()
+            return change.wait(answer)
+        change.answered(cast("Response", answer))
+        return answer
 
     return Route(
-        route.code, process, route.header_type, route.audience, takes_large_bodies=route.takes_large_bodies, asks=True
+        route.code,
+        process_later if route.runs_later else process,
+        route.header_type,
+        route.audience,
+        takes_large_bodies=route.takes_large_bodies,
+        asks=True,
     )
+
+
+class _Change:
+    """A change at work: the state before it, then a line with its result and the state after it."""
+
+    def __init__(self, source: Source, command: Command, audited_code: AuditedCode, log: AuditLog) -> None:
+        self._source = source
+        self._command = command
+        self._state = audited_code.state
+        self._log = log
+        self._fields = _read(audited_code.fields, command)
+        self._before = _read(audited_code.state, command)
+
+    def keep_body(self) -> None:
+        """Copy the body, a view of the receive buffer, for an answer that comes later."""
+        self._command = msgspec.structs.replace(self._command, body=bytes(self._command.body))
+
+    async def wait(self, answer: Awaitable[Response]) -> Response:
+        """Wait for the answer, write the line, and return the answer."""
+        with self.ends_if_it_fails():
+            response = await answer
+        self.answered(response)
+        return response
+
+    @contextmanager
+    def ends_if_it_fails(self) -> Iterator[None]:
+        """Write the line if an error leaves the block."""
+        try:
+            yield
+        except BrokerResponseError as error:
+            self._end(_word(error.code), error.remark)
+            raise
+        except BaseException:
+            # Cancelled, or a mistake of ours: it may have made its change.
+            self._end("failed", "")
+            raise
+
+    def answered(self, response: Response) -> None:
+        """Write the line; frames that are ready have code SUCCESS."""
+        if isinstance(response, bytes | list):
+            self._end(ResponseCode.SUCCESS.name, "")
+        else:
+            self._end(_word(response.code), response.remark or "")
+
+    def _end(self, result: str, remark: str) -> None:
+        facts = {"fields": self._fields, "result": result, "remark": remark[:_MOST_REMARK] or None}
+        states = {"before": self._before, "after": _read(self._state, self._command)}
+        self._log.changed(self._source, self._command.code, {**facts, **states})
 
 
 def _read(describe: Callable[[Command], Any], command: Command) -> Any:
@@ -94,21 +149,6 @@ def _read(describe: Callable[[Command], Any], command: Command) -> Any:
         return describe(command)
     except BrokerResponseError:
         return None
-
-
-async def _response(answer: Answer) -> Response:
-    if isinstance(answer, InTurn):
-        answer = answer.work
-    if inspect.isawaitable(answer):
-        return await answer
-    return cast("Response", answer)
-
-
-def _result(response: Response) -> tuple[str, str]:
-    """Return the name of a response's code, and its remark; frames that are ready have code SUCCESS."""
-    if isinstance(response, bytes | list):
-        return ResponseCode.SUCCESS.name, ""
-    return _word(response.code), response.remark or ""
 
 
 def _word(code: int) -> str:
