@@ -7,15 +7,7 @@ import msgspec
 
 from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.remoting import fastjson
-from rocketbroker.codec.remoting.bodies.remoting_serializable import (
-    Buffer,
-    RemotingSerializable,
-    body_from,
-    check_values,
-    decode_body,
-)
-from rocketbroker.common.errors import CodecError
+from rocketbroker.codec.remoting.bodies.remoting_serializable import Buffer, RemotingSerializable, decode_body
 
 # Heartbeats of clients and their subscriptions (org.apache.rocketmq.remoting.protocol.heartbeat).
 #
@@ -101,12 +93,7 @@ class HeartbeatData(RemotingSerializable):
         Raises:
             CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
         """
-        try:
-            return decode_body(body, cls, most_values)
-        except CodecError as error:
-            if most_values is not None:
-                check_values(body, cls, most_values, error)
-            return body_from(_with_enum_names(fastjson.loads(body)), cls)
+        return decode_body(body, cls, most_values, _with_enum_names)
 
 
 def _with_enum_names(heartbeat: Any) -> Any:

@@ -8,15 +8,8 @@ import msgspec
 
 from rocketbroker.codec.java_types import Int, Long
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.remoting import fastjson
 from rocketbroker.codec.remoting.bodies.client import MessageModel
-from rocketbroker.codec.remoting.bodies.remoting_serializable import (
-    Buffer,
-    RemotingSerializable,
-    body_from,
-    check_values,
-    decode_body,
-)
+from rocketbroker.codec.remoting.bodies.remoting_serializable import Buffer, RemotingSerializable, decode_body
 from rocketbroker.common.errors import CodecError
 
 #: Limit of ``bit_set`` in bytes: 65,536 offsets. A check point has 32 messages, between which a filter may skip some.
@@ -91,12 +84,7 @@ class BatchAckMessageRequestBody(RemotingSerializable):
         Raises:
             CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
         """
-        try:
-            return decode_body(body, cls, most_values)
-        except CodecError as error:
-            if most_values is not None:
-                check_values(body, cls, most_values, error)
-            return body_from(_with_short_names(fastjson.loads(body)), cls)
+        return decode_body(body, cls, most_values, _with_short_names)
 
 
 def _with_short_names(body: Any) -> Any:

@@ -1,5 +1,6 @@
 """Base of the JSON bodies (org.apache.rocketmq.remoting.protocol.RemotingSerializable), and the plainest of them."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Self, TypeVar
 
@@ -35,8 +36,16 @@ class RemotingSerializable(msgspec.Struct, rename="camel"):
         return decode_body(body, cls, most_values)
 
 
-def decode_body(body: Buffer, kind: type[T], most_values: int | None = None) -> T:
+def decode_body(
+    body: Buffer, kind: type[T], most_values: int | None = None, translate: Callable[[Any], Any] = lambda value: value
+) -> T:
     """Decode a JSON body as ``kind``.
+
+    Args:
+        body: JSON.
+        kind: type of the result.
+        most_values: limit of the values in a body that is not plain JSON; ``None`` for a trusted peer.
+        translate: turns what some clients write into the fields of ``kind``, in a body that is not plain.
 
     Raises:
         CodecError: It is not JSON, or a field is missing or of the wrong type; the text names it.
@@ -46,12 +55,12 @@ def decode_body(body: Buffer, kind: type[T], most_values: int | None = None) -> 
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Unquoted keys, nulls where Java has a default, or errors: decode without types, then name the fault.
         if most_values is not None:
-            check_values(body, kind, most_values, error)
-        decoded = body_from(fastjson.loads(body), kind)
+            _check_values(body, kind, most_values, error)
+        decoded = body_from(translate(fastjson.loads(body)), kind)
     return decoded
 
 
-def check_values(body: Buffer, kind: type[Any], limit: int, error: Exception) -> None:
+def _check_values(body: Buffer, kind: type[Any], limit: int, error: Exception) -> None:
     """Reject a body with too many values to decode in Python, at some 5 µs each.
 
     Raises:
