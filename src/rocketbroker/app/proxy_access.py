@@ -11,6 +11,7 @@ from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import copy_seal
 from rocketbroker.auth.users import User
 from rocketbroker.common.clock import Clock
+from rocketbroker.common.config.auth_settings import parse_users
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import stop_all
@@ -38,8 +39,9 @@ class ProxyAccess:
 
     def __init__(self, config: ProxyConfig, inner: User, brokers: ClusterServiceManager, clock: Clock) -> None:
         copy, seal = AccessCopy(), copy_seal(inner.name, inner.secret)
-        rights, codes = RequestRights(config.proxy_cluster_name), CheckedCodes(config.authorization_enabled)
-        self.guard = RequestGuard(copy, rights, clock, codes)
+        bound = parse_users(config.bound_signature_users)
+        codes = CheckedCodes(config.authorization_enabled, bound_users=bound)
+        self.guard = RequestGuard(copy, RequestRights(config.proxy_cluster_name), clock, codes)
         self.guard.audit = self._audit = AuditLog("proxy", clock)
         self.users = ClusterUsers(copy, seal, config, brokers.registered, brokers.asked)
         self.calls = CallGuard(self.guard, lambda: self.problem)
