@@ -15,7 +15,7 @@ from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import NONCE_LENGTH, copy_seal, load_seal, shared_key
 from rocketbroker.auth.table_lock import TableLock
-from rocketbroker.auth.users import User, initial_user, inner_client_user
+from rocketbroker.auth.users import User, check_new_secret, initial_user, inner_client_user
 from rocketbroker.codec.ha_frames import BrokerIdentity
 from rocketbroker.codec.remoting.bound_signature import binder
 from rocketbroker.codec.remoting.remoting_command import Command
@@ -29,7 +29,6 @@ from rocketbroker.ha.ha_handshake import HAAccess
 log = logging.getLogger(__name__)
 
 KEY_FILE: Final = "accessControl.key"
-
 
 _PACKAGE: Final = "org.apache.rocketmq.auth"
 _PROXY: Final = "org.apache.rocketmq.proxy.auth"
@@ -82,11 +81,24 @@ def inner_user(config: AuthSwitches) -> User | None:
 def own_signer(config: AuthSwitches) -> RequestSigner | None:
     """Return the signer of a server's own requests, also of one that checks none itself.
 
+    Each server calls this once, so a warning of a short secret stands in its log once.
+
     Raises:
         ConfigError: The setting is not valid.
     """
     user = inner_user(config)
-    return None if user is None else RequestSigner(user.name, user.secret)
+    if user is None:
+        return None
+    _warn_of_short_secret("innerClientAuthenticationCredentials", user)
+    return RequestSigner(user.name, user.secret)
+
+
+def _warn_of_short_secret(setting: str, user: User) -> None:
+    """Warn of a secret that requests could not give a user; clusters of RocketMQ may have one, so it is accepted."""
+    try:
+        check_new_secret(user.name, user.secret)
+    except AuthValueError as error:
+        log.warning("access control: %s: %s", setting, error)
 
 
 def own_binder(config: AuthSwitches) -> Callable[[str], Callable[[Command], None]] | None:
@@ -193,11 +205,15 @@ class AccessControl:
 
     @staticmethod
     def _users_of(config: AuthSettings) -> list[User]:
+        first = config.init_authentication_user
+        if not first:
+            return []
         try:
-            first = config.init_authentication_user
-            return [initial_user(first)] if first else []
+            user = initial_user(first)
         except AuthValueError as error:
             raise ConfigError(str(error)) from None
+        _warn_of_short_secret("initAuthenticationUser", user)
+        return [user]
 
     def load(self) -> None:
         """Lock and read the table (blocks); ``release`` ends the lock, also after a failed start.

@@ -60,6 +60,19 @@ async def test_the_users_of_the_settings_are_created_once(started: Start, tmp_pa
     assert again.store.rules.users["root"].secret == "changed-secret"
 
 
+async def test_secrets_that_are_easy_to_guess_are_logged_without_them(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    own_signer(config(inner_client_authentication_credentials=INNER))
+    AccessControl(config(init_authentication_user=ROOT), "C", tmp_path, FakeClock())
+    assert caplog.messages == []
+    own_signer(config(inner_client_authentication_credentials='{"accessKey":"inner","secretKey":"s3cret7"}'))
+    AccessControl(config(init_authentication_user='{"username":"root","password":"s3"}'), "C", tmp_path, FakeClock())
+    few = "are too few to withstand guesses; use 8 or more, best random ones"
+    assert caplog.messages == [
+        f"access control: innerClientAuthenticationCredentials: password of user inner: 7 characters {few}",
+        f"access control: initAuthenticationUser: password of user root: 2 characters {few}",
+    ]
+
+
 async def test_a_server_without_users_does_not_start(started: Start, tmp_path: Path):
     with pytest.raises(ConfigError, match="there is no user: name the first one by initAuthenticationUser="):
         await started(tmp_path)
