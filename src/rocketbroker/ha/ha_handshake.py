@@ -36,6 +36,10 @@ class HandshakeError(CodecError):
     """A peer that does not prove who it is; the text says what is wrong and what to set."""
 
 
+class WrongProofError(HandshakeError):
+    """A peer that does not know the inner credentials."""
+
+
 @dataclass(frozen=True, slots=True)
 class HAAccess:
     """Proofs that a broker can give and demands on replication links.
@@ -96,6 +100,7 @@ class MasterHandshake:
 
     @property
     def peer(self) -> BrokerIdentity | None:
+        """Return the names of the slave, ``None`` until it has introduced itself."""
         return None if self._slave is None else self._slave.broker
 
     def feed(self, data: ReadableBuffer) -> tuple[bytes, bytes]:
@@ -141,10 +146,6 @@ class MasterHandshake:
         self.is_over = True
         rest, self._data = self._data, b""
         return rest
-
-
-class WrongProofError(HandshakeError):
-    """A peer that does not know the inner credentials."""
 
 
 class SlaveHandshake:
