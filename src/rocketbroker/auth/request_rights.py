@@ -481,8 +481,3 @@ class RequestRights:
     def of(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> list[Right]:
         """Return all rights that a request needs; see ``each``."""
         return list(self.each(code, fields, body))
-
-
-def listed_codes() -> frozenset[int]:
-    """Return the codes that have a row."""
-    return frozenset(_ROWS)
