@@ -1,16 +1,17 @@
 """Refusals that are answered late: one queue and one timer, with a bound for each address and one for all.
 
 A peer chooses how many requests with wrong credentials it sends, so an answer that waits must cost next to nothing,
-and their number must end somewhere. A wait is a future in a heap. Beyond ``MAX_WAITING``, or ``MAX_OF_ADDRESS`` for one
-address, ``hold`` returns ``None``: whoever asks answers at once and closes the connection, so that each further guess
-costs its sender a connection.
+and their number must end somewhere. A wait is a future in a heap; whoever takes it keeps nothing of the request but
+what its answer needs. Beyond ``MAX_WAITING``, or ``MAX_OF_ADDRESS`` for one address, ``hold`` returns ``None``, and the
+answer leaves at once. At a remoting port each further guess then costs its sender a connection; the gRPC port cannot
+close one.
 """
 
 import asyncio
 import heapq
 import itertools
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Never
 
 from rocketbroker.auth.failed_attempts import key_of
 
@@ -24,7 +25,7 @@ class _Wait(NamedTuple):
     number: int
     key: object
     error: Exception
-    future: asyncio.Future[None]
+    future: asyncio.Future[Never]
 
 
 class LateRefusals:
@@ -40,7 +41,7 @@ class LateRefusals:
         """Return the number of refusals that wait."""
         return len(self._waits)
 
-    def hold(self, address: str, seconds: float, error: Exception) -> asyncio.Future[None] | None:
+    def hold(self, address: str, seconds: float, error: Exception) -> asyncio.Future[Never] | None:
         """Return a future that raises ``error`` after some time; ``None`` if too many wait.
 
         Args:

@@ -206,7 +206,7 @@ class RequestGuard:
                 self.report(error, code, connection.remote_address)
                 raise BrokerResponseError(ResponseCode.NO_PERMISSION, str(error)) from None
             except CodecError as error:
-                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+                raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, f"the body of the request: {error}") from None
             if header_type is not None:
                 try:
                     command = with_typed_header(command, header_type)
@@ -324,12 +324,8 @@ class RequestGuard:
         """
         user = self._authenticator.authenticate(fields, version, body, code, binding)
         if self._must_bind(user) and BOUND_SIGNATURE not in (fields or {}):
-            # No failed guess: the signature is right.
-            self.denied += 1
-            raise AuthorizationError(
-                f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection. Set "
-                "bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot make them",
-                user.name,
+            raise self._unbound(
+                user, "Set bind_signatures of the client, or bindSignatures of mqadmin; RocketMQ's clients cannot do so"
             )
         if not asks_right or user.is_super:
             return user
@@ -353,6 +349,12 @@ class RequestGuard:
         bound = self._codes.bound_users
         return bool(bound) and (user.name in bound or "*" in bound)
 
+    def _unbound(self, user: User, advice: str) -> AuthorizationError:
+        # No failed guess: the signature is right.
+        self.denied += 1
+        text = f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection. {advice}"
+        return AuthorizationError(text, user.name)
+
     @property
     def version(self) -> int:
         """Number of the policies in force; it grows with each change."""
@@ -372,13 +374,7 @@ class RequestGuard:
         """
         user = self._authenticator.authenticate_call(metadata)
         if self._must_bind(user):
-            # No failed guess: the signature is right.
-            self.denied += 1
-            raise AuthorizationError(
-                f"User:{user.name}: boundSignatureUsers demands signatures that are bound to their connection, and "
-                "those of gRPC cannot be. Call as another user",
-                user.name,
-            )
+            raise self._unbound(user, "Those of gRPC cannot be; call as another user")
         if self._codes.authorizes and not user.is_super:
             try:
                 self._store.rules.check(user.name, rights(), address, self._cluster)
@@ -422,6 +418,8 @@ class RequestGuard:
         if waiting is None:
             connection.close_after_batch("too many of its requests had no valid credentials")
             raise refusal from None
+        # A peer chooses how long its fields are, and the answer needs none of them.
+        command.header, command.remark, command.body = None, None, b""
         waiting.add_done_callback(partial(_leave_out, command, delay_s))
         return cast("Answer", waiting)
 

@@ -5,8 +5,9 @@ send counts, not the first alone; a heartbeat with a group needs Sub on it, what
 change of the invisible time needs Sub on the topic, too.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from google.protobuf.message import Message
 
@@ -147,10 +148,12 @@ class CallGuard:
         """Number of the policies in force; it grows with each change."""
         return self._guard.version
 
-    async def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> str:
+    def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> str | asyncio.Future[Never]:
         """Check who signed a call, and if that user may send it; return the name of the user.
 
-        A failure of the signature is answered late.
+        A failure of the signature is answered late: a future, returned in place of the name, raises the refusal then.
+        The caller must drop the request and its bytes before it waits. A thousand refusals may wait, and a peer chooses
+        how large its requests are.
 
         Args:
             metadata: of the call.
@@ -168,10 +171,10 @@ class CallGuard:
             delay_s = self._guard.failed(error, request.DESCRIPTOR.name, peer)
             # grpcio closes no single connection: a call beyond the bounds fails at once.
             waiting = self._guard.late_refusals.hold(host_of(peer), delay_s, refusal) if delay_s else None
-            if waiting is not None:
-                refusal.delay_s = delay_s
-                await waiting
-            raise refusal from None
+            if waiting is None:
+                raise refusal from None
+            refusal.delay_s = delay_s
+            return waiting
         except AuthorizationError as error:
             self._guard.report(error, request.DESCRIPTOR.name, peer)
             raise StatusError(Code.FORBIDDEN, str(error)) from None

@@ -435,7 +435,11 @@ class GrpcServer:
                 request, context = method.request.FromString(data), self._context(call)
                 if self._guard is not None:
                     metadata = dict(call.invocation_metadata() or ())
-                    context.user = await self._guard.check(metadata, request, context.peer)
+                    user = self._guard.check(metadata, request, context.peer)
+                    if isinstance(user, asyncio.Future):
+                        del data, request
+                        await user
+                    context.user = user
                     context.refusal = partial(self._guard.refusal, metadata, peer=context.peer)
                 reply: Any = method.handler(request, context)
                 if not isinstance(reply, Message):
@@ -470,7 +474,11 @@ class GrpcServer:
                 request = method.request.FromString(data)
                 if self._guard is not None:
                     metadata = dict(call.invocation_metadata() or ())
-                    context.user = await self._guard.check(metadata, request, context.peer)
+                    user = self._guard.check(metadata, request, context.peer)
+                    if isinstance(user, asyncio.Future):
+                        data, request = b"", None
+                        await user
+                    context.user = user
                     grant = context.grant = CallGrant(self._guard, metadata, request, context.peer)
                 reply: Any = method.handler(request, context)
                 replies = reply if isinstance(reply, list) else await reply
@@ -510,7 +518,7 @@ class GrpcServer:
 
     async def _telemetry(self, _requests: AsyncIterator[bytes], call: Call) -> None:
         # Before the call can be refused, or what it sent would count as held.
-        first = await self._read_first("Telemetry", call)
+        unread = [await self._read_first("Telemetry", call)]
         try:
             context = self._context(call)
         except StatusError as error:  # the one refusal in the body of this method
@@ -521,7 +529,7 @@ class GrpcServer:
         stream = _TelemetryStream(call, self._tasks, context)
         self._streams.add(stream)
         try:
-            failed = await self._handle_commands(first, call, context, stream)
+            failed = await self._handle_commands(unread, call, context, stream)
         finally:
             self._streams.discard(stream)
             stream.is_open = False
@@ -565,35 +573,33 @@ class GrpcServer:
         finally:
             self._is_checking = False
 
-    async def _is_allowed(
-        self, command: TelemetryCommand, call: Call, context: CallContext, stream: "_TelemetryStream"
-    ) -> bool:
-        """Check a command; tell the client why its stream ends if it may not send it."""
-        assert self._guard is not None
-        try:
-            context.user = await self._guard.check(dict(call.invocation_metadata() or ()), command, context.peer)
-        except StatusError as error:
-            status = status_of(error)
-            self._refused("Telemetry", call, status)
-            stream.send(TelemetryCommand(status=status))
-            return False
-        return True
-
     async def _handle_commands(
-        self, first: bytes | None, call: Call, context: CallContext, stream: "_TelemetryStream"
+        self, unread: list[bytes | None], call: Call, context: CallContext, stream: "_TelemetryStream"
     ) -> tuple[grpc.StatusCode, str] | None:
-        """Handle the commands of a client one after the other; return what fails the stream, or None at its end."""
-        data = first
+        """Handle the commands of a client one after the other; return what fails the stream, or None at its end.
+
+        ``unread`` has the first one, and is emptied: nothing of a command stays while the next one is awaited.
+        """
         try:
-            while data is not None:
+            while (data := unread.pop()) is not None:
                 command = TelemetryCommand.FromString(data)
                 if self._guard is not None:
-                    if not await self._is_allowed(command, call, context, stream):
+                    try:
+                        user = self._guard.check(dict(call.invocation_metadata() or ()), command, context.peer)
+                        if isinstance(user, asyncio.Future):
+                            del data, command
+                            await user
+                        context.user = user
+                    except StatusError as error:
+                        status = status_of(error)
+                        self._refused("Telemetry", call, status)
+                        stream.send(TelemetryCommand(status=status))
                         return None
                     if command.HasField("settings"):
                         stream.settings = command
                 await self._service.telemetry(command, context, stream)
-                data = await self._read(call, is_first=False)
+                del data, command
+                unread.append(await self._read(call, is_first=False))
         except asyncio.CancelledError:
             if stream.is_refused:
                 return None

@@ -1,6 +1,7 @@
 """Refusals that wait: their order, and their bounds."""
 
 import asyncio
+from typing import Never
 
 import pytest
 
@@ -10,7 +11,7 @@ from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS, MAX_WAITING, LateRef
 async def test_refusals_are_raised_when_their_time_has_come_the_soonest_first():
     late = LateRefusals()
     order: list[str] = []
-    future: asyncio.Future[None] | None = None
+    future: asyncio.Future[Never] | None = None
     for name, seconds in (("second", 0.02), ("first", 0.01), ("third", 0.03)):
         future = late.hold("10.0.0.1", seconds, ValueError(name))
         assert future is not None

@@ -189,6 +189,7 @@ def test_a_body_that_names_nothing_is_refused(server: Server):
     with pytest.raises(BrokerResponseError) as caught:
         server.ask(Code.HEART_BEAT, JOE, {}, b"{no json")
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert caught.value.remark.startswith("the body of the request: JSON at character")
     assert server.reached == []
 
 
@@ -260,6 +261,16 @@ async def test_the_wait_does_not_count_as_time_of_the_request(server: Server):
     with pytest.raises(BrokerResponseError):
         await answer
     assert counted == pytest.approx([0.05])
+
+
+async def test_a_request_whose_refusal_waits_keeps_neither_its_fields_nor_its_body(server: Server):
+    for _ in range(5):
+        server.refusal(Code.PULL_MESSAGE, fields=PULL)
+    command = request(Code.PULL_MESSAGE, PULL, b"body")
+    command.remark = "remark"
+    assert isinstance(server.routes[Code.PULL_MESSAGE].process(FakeConnection("127.0.0.1:5"), command), asyncio.Future)
+    assert [command.header, command.remark, command.body] == [None, None, b""]
+    server.guard.late_refusals.stop()
 
 
 async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_closed(server: Server):
@@ -399,7 +410,7 @@ def test_a_user_may_have_to_bind_its_signatures(tmp_path: Path, users: set[str])
         assert server.ask(Code.PULL_MESSAGE, ROOT, PULL) == b"answer"
     digest = hmac.digest(b"joe-secret", b"now", "sha1").hex()
     call = {"x-mq-date-time": "now", "authorization": f"MQv2-HMAC-SHA1 Credential=joe, Signature={digest}"}
-    with pytest.raises(AuthorizationError, match="Call as another user"):
+    with pytest.raises(AuthorizationError, match="Those of gRPC cannot be; call as another user"):
         server.guard.check_call(call, list, "127.0.0.1")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import StatusError
 from rocketbroker.proxy.call_guard import CallGuard, rights_of
 from tests.support.fakes import FakeClock
-from tests.support.waiting import until
 
 T, U, G, RETRY = (pb.Resource(name=name) for name in ("T", "U", "G", "%RETRY%H"))
 BOTH = ["Sub on Group:G", "Sub on Topic:T"]
@@ -74,13 +74,15 @@ def signed(name: str, secret: str, date: str = "20260101T000000Z") -> dict[str, 
     return {"x-mq-date-time": date, "authorization": text, "trace-bin": b"\xff"}
 
 
-def guard_of(tmp_path: Path, *, authorizes: bool = True) -> tuple[CallGuard, RequestGuard]:
+def guard_of(
+    tmp_path: Path, *, authorizes: bool = True, bound_users: Collection[str] = ()
+) -> tuple[CallGuard, RequestGuard]:
     store = AccessStore(tmp_path / "table", SecretSeal(bytes(32)), FakeClock())
     users = [User("root", "root-secret", UserType.SUPER), User("joe", "joe-secret")]
     allow = PolicyEntry(parse_resource("Topic:T"), (Action.PUB,), Decision.ALLOW, ("127.0.0.1",))
     wide = PolicyEntry(parse_resource("Topic:rmq_*"), (Action.PUB,), Decision.ALLOW)
     store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow, wide))})
-    guard = RequestGuard(store, RequestRights("C"), FakeClock(), CheckedCodes(authorizes))
+    guard = RequestGuard(store, RequestRights("C"), FakeClock(), CheckedCodes(authorizes, bound_users=bound_users))
     guard.follow_loaded()
     return CallGuard(guard), guard
 
@@ -101,20 +103,39 @@ TIMER = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="rmq_s
         (signed("joe", "joe-secret"), TIMER, "127.0.0.1:1", pb.FORBIDDEN),
     ],
 )
-async def test_a_call_without_credentials_or_rights_is_refused(tmp_path, metadata, request_, peer: str, code: int):
+def test_a_call_without_credentials_or_rights_is_refused(tmp_path, metadata, request_, peer: str, code: int):
     calls, guard = guard_of(tmp_path)
     with pytest.raises(StatusError) as caught:
-        await calls.check(metadata, request_, peer)
+        calls.check(metadata, request_, peer)
     assert caught.value.code == code
     assert (guard.denied, guard.failed_attempts.failures) == ((1, 0) if code == pb.FORBIDDEN else (0, 1))
 
 
-async def test_a_user_with_the_right_is_served(tmp_path: Path):
+def test_a_user_with_the_right_is_served(tmp_path: Path):
     calls, _ = guard_of(tmp_path)
-    await calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1")
-    await calls.check(signed("root", "root-secret"), OTHER, "10.0.0.1:1")
+    assert calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1") == "joe"
+    assert calls.check(signed("root", "root-secret"), OTHER, "10.0.0.1:1") == "root"
     calls, _ = guard_of(tmp_path, authorizes=False)
-    await calls.check(signed("joe", "joe-secret"), OTHER, "10.0.0.1:1")
+    assert calls.check(signed("joe", "joe-secret"), OTHER, "10.0.0.1:1") == "joe"
+
+
+def test_a_user_who_must_bind_its_signatures_is_refused(tmp_path: Path):
+    calls, guard = guard_of(tmp_path, bound_users={"root"})
+    assert calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1") == "joe"
+    with pytest.raises(StatusError, match="User:root: boundSignatureUsers demands") as caught:
+        calls.check(signed("root", "root-secret"), SEND, "127.0.0.1:1")
+    assert (caught.value.code, guard.denied, guard.failed_attempts.failures) == (pb.FORBIDDEN, 1, 0)
+
+
+async def refused(calls: CallGuard) -> None:
+    """Send a call without a signature, and wait for its refusal.
+
+    Raises:
+        StatusError: the refusal.
+    """
+    waiting = calls.check({}, SEND, "127.0.0.1:1")
+    assert isinstance(waiting, asyncio.Future)
+    await waiting
 
 
 async def test_failures_of_an_address_are_answered_late(tmp_path: Path):
@@ -122,7 +143,7 @@ async def test_failures_of_an_address_are_answered_late(tmp_path: Path):
     delays = []
     for _ in range(7):
         with pytest.raises(StatusError) as caught:
-            await calls.check({}, SEND, "127.0.0.1:1")
+            await refused(calls)
         assert caught.value.code == pb.UNAUTHORIZED
         delays.append(caught.value.delay_s)
     assert delays == pytest.approx([0.0] * 5 + [0.05, 0.1], rel=0.3)
@@ -131,13 +152,12 @@ async def test_failures_of_an_address_are_answered_late(tmp_path: Path):
 
 async def test_calls_beyond_the_bound_fail_at_once(tmp_path: Path):
     calls, guard = guard_of(tmp_path)
-    waiting = [asyncio.create_task(calls.check({}, SEND, "127.0.0.1:1")) for _ in range(5 + MAX_OF_ADDRESS)]
-    await until(lambda: len(guard.late_refusals) == MAX_OF_ADDRESS)
+    for _ in range(5):
+        guard.failed_attempts.failed("127.0.0.1")
+    for _ in range(MAX_OF_ADDRESS):
+        assert isinstance(calls.check({}, SEND, "127.0.0.1:1"), asyncio.Future)
     with pytest.raises(StatusError) as caught:
-        await calls.check({}, SEND, "127.0.0.1:1")
+        calls.check({}, SEND, "127.0.0.1:1")
     assert caught.value.delay_s == 0.0
-    await calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1")
-    for each in waiting:
-        each.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    assert calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1") == "joe"
     guard.late_refusals.stop()

@@ -7,18 +7,23 @@ import re
 import secrets
 import socket
 import ssl
+import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 import grpc
 import pytest
 import uvloop
+from google.protobuf.message import Message
 
+from rocketbroker.auth.access_copy import AccessCopy
+from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common import event_log
 from rocketbroker.common.certificates import ServerCertificate, self_signed_certificate
@@ -27,9 +32,11 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError
+from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
 from rocketbroker.proxy.messaging_service import MessagingService
 from rocketbroker.transport.peer_limits import ConnectionLimits
+from tests.support.fakes import FakeClock
 from tests.support.grpc_calls import METADATA, method
 from tests.support.http2_frames import (
     DATA,
@@ -46,6 +53,7 @@ from tests.support.http2_frames import (
     headers_of,
 )
 from tests.support.proxy_brokers import FakeBrokers
+from tests.support.waiting import turns
 
 MAX_BODY_SIZE = ProxyConfig().max_message_size
 CERTIFICATE, OTHER_CERTIFICATE = (self_signed_certificate(SystemClock()) for _ in range(2))
@@ -935,3 +943,75 @@ async def test_a_server_and_its_client_on_one_loop():
         await server.stop()
 
     assert [each.entries[0].offset for each in replies] == list(range(100))
+
+
+# -- refusals that wait
+
+
+class Data(bytes):
+    """Bytes of a request that note when they are freed."""
+
+    freed = 0
+
+    def __del__(self) -> None:
+        Data.freed += 1
+
+
+class UnsignedCall:
+    """A call of grpcio with one request."""
+
+    def __init__(self, request: bytes) -> None:
+        self._requests = [Data(request)]
+
+    async def read(self) -> Any:
+        return self._requests.pop() if self._requests else grpc.aio.EOF
+
+    async def write(self, _reply: bytes) -> None:
+        """Drop a reply."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return METADATA
+
+    def time_remaining(self) -> None:
+        return None
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:5"
+
+
+class NotingGuard(CallGuard):
+    """A guard that keeps the requests that it checked."""
+
+    def __init__(self, guard: RequestGuard) -> None:
+        super().__init__(guard)
+        self.checked: list[Message] = []
+
+    def check(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> str | asyncio.Future[Never]:
+        self.checked.append(request)
+        return super().check(metadata, request, peer)
+
+
+@pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry"])
+async def test_a_call_whose_refusal_waits_keeps_neither_its_bytes_nor_its_request(name: str):
+    checks = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), CheckedCodes())
+    for _ in range(6):
+        checks.failed_attempts.failed("127.0.0.1")
+    guard = NotingGuard(checks)
+    server = GrpcServer(Service(FakeBrokers()), guard=guard)
+    behaviours: dict[str, Any] = {"Telemetry": server._telemetry}
+    for each, found in methods_of(server._service).items():
+        behaviours[each] = (server._stream if found.is_stream else server._unary)(each, found)
+    request = pb.TelemetryCommand(settings=pb.Settings(user_agent=pb.UA(hostname="h" * 1000)))
+    data = {"SendMessage": send(1000), "ReceiveMessage": pb.ReceiveMessageRequest(), "Telemetry": request}[name]
+    freed = Data.freed
+    waiting = asyncio.create_task(behaviours[name](None, UnsignedCall(data.SerializeToString())))
+    await turns(3)
+    assert len(checks.late_refusals) == 1
+    assert Data.freed == freed + 1
+    # Not within the assertion, which would keep it, too.
+    references = sys.getrefcount(guard.checked[0])
+    assert references <= 2, "by the list here and the argument alone"
+    checks.late_refusals.stop()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await server.stop()
