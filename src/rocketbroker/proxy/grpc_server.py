@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,6 +30,7 @@ from rocketbroker.proxy.call_guard import CallGrant, CallGuard
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
 from rocketbroker.proxy.messaging_pb2 import Code, Status, TelemetryCommand
 from rocketbroker.proxy.messaging_service import MessagingService
+from rocketbroker.proxy.telemetry_call import MAX_UNSENT, TelemetryCall
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.remoting_server import ALL_ADDRESSES
 
@@ -45,7 +46,6 @@ _LONGEST_SOCKET_PATH = 90  # the system's limit is about 104 bytes
 # Replies to a receive that are no refusal.
 _NO_REFUSALS = frozenset({Code.OK, Code.MESSAGE_NOT_FOUND})
 _OK = Code.OK
-_MAX_UNSENT = 1024 * 1024  # of a telemetry stream
 # Calls beyond the limit whose requests are read before they are refused, and the time for that.
 _MOST_REFUSED = 1024
 _MOST_PENDING = 10_000  # each takes about 13 KiB
@@ -191,8 +191,8 @@ class GrpcServer:
         self.calls: dict[tuple[str, str], Histogram] | None = None
         self._unsent_bytes = 0
         # Open streams of clients, those that are to be checked by new policies, and true while that is done.
-        self._streams: set[_TelemetryStream] = set()
-        self._unchecked: set[_TelemetryStream] = set()
+        self._streams: set[TelemetryCall] = set()
+        self._unchecked: set[TelemetryCall] = set()
         self._is_checking = False
         self._refusals: defaultdict[str, RefusalLog] = defaultdict(partial(RefusalLog, log))
 
@@ -526,7 +526,7 @@ class GrpcServer:
             self._refused("Telemetry", call, status)
             await call.write(TelemetryCommand(status=status).SerializeToString())
             return
-        stream = _TelemetryStream(call, self._tasks, context)
+        stream = TelemetryCall(call, self._tasks, context)
         self._streams.add(stream)
         try:
             failed = await self._handle_commands(unread, call, context, stream)
@@ -574,7 +574,7 @@ class GrpcServer:
             self._is_checking = False
 
     async def _handle_commands(
-        self, unread: list[bytes | None], call: Call, context: CallContext, stream: "_TelemetryStream"
+        self, unread: list[bytes | None], call: Call, context: CallContext, stream: TelemetryCall
     ) -> tuple[grpc.StatusCode, str] | None:
         """Handle the commands of a client one after the other; return what fails the stream, or None at its end.
 
@@ -605,7 +605,7 @@ class GrpcServer:
                 return None
             if not stream.is_overfull:
                 raise
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {_MAX_UNSENT:,} bytes of commands were not read"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MAX_UNSENT:,} bytes of commands were not read"
         except DecodeError as error:
             return grpc.StatusCode.INTERNAL, f"the command is no TelemetryCommand: {error}"
         except StatusError as error:
@@ -627,80 +627,3 @@ class _Handlers(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call."""
         return self._handlers.get(handler_call_details.method, self._other)
-
-
-class _TelemetryStream:
-    """Way of commands to a client, for as long as its telemetry call is open.
-
-    Commands wait here while the client does not read them. One that leaves too many unread loses its stream.
-
-    Attributes:
-        settings: the last command with settings, whose rights the stream needs.
-    """
-
-    __slots__ = (
-        "_handler",
-        "_tasks",
-        "_unsent",
-        "_unsent_bytes",
-        "_writer",
-        "call",
-        "context",
-        "is_lost",
-        "is_open",
-        "is_overfull",
-        "is_refused",
-        "settings",
-    )
-
-    def __init__(self, call: Call, tasks: TaskOwner, context: CallContext) -> None:
-        self.call, self._tasks, self.context = call, tasks, context
-        self._handler = asyncio.current_task()
-        self._unsent: deque[bytes] = deque()
-        self._unsent_bytes = 0
-        self._writer: asyncio.Task[None] | None = None
-        self.is_open, self.is_overfull, self.is_lost, self.is_refused = True, False, False, False
-        self.settings = TelemetryCommand()
-
-    def send(self, command: TelemetryCommand) -> None:
-        """Send a command to the client, if the stream is open."""
-        if not self.is_open:
-            return
-        data = command.SerializeToString()
-        self._unsent.append(data)
-        self._unsent_bytes += len(data)
-        if self._unsent_bytes > _MAX_UNSENT and len(self._unsent) > 1:
-            log.warning(
-                "%s at %s does not read its commands; ending its stream", self.context.client_id, self.context.peer
-            )
-            self.is_open, self.is_overfull = False, True
-            self._unsent.clear()
-            if self._handler is not None:
-                self._handler.cancel()
-        elif self._writer is None:
-            self._writer = self._tasks.start(self._write(), "telemetry")
-
-    def end(self, command: TelemetryCommand) -> None:
-        """Send a last command, and end the stream."""
-        self.send(command)
-        self.is_open, self.is_refused = False, True
-        if self._handler is not None:
-            self._handler.cancel()
-
-    async def _write(self) -> None:
-        try:
-            while self._unsent:
-                data = self._unsent.popleft()
-                await self.call.write(data)
-                self._unsent_bytes -= len(data)
-        except aio.BaseError as error:
-            log.debug("client %s at %s: its stream ended: %s", self.context.client_id, self.context.peer, error)
-            self.is_lost = True
-            self._unsent.clear()
-        finally:
-            self._writer = None
-
-    async def sent(self) -> None:
-        """Wait until the client has taken all commands."""
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
