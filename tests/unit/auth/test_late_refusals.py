@@ -12,7 +12,7 @@ async def test_refusals_are_raised_when_their_time_has_come_the_soonest_first():
     late = LateRefusals()
     order: list[str] = []
     future: asyncio.Future[Never] | None = None
-    for name, seconds in (("second", 0.02), ("first", 0.01), ("third", 0.03)):
+    for name, seconds in (("second", 0.1), ("first", 0.05), ("third", 0.15)):
         future = late.hold("10.0.0.1", seconds, ValueError(name))
         assert future is not None
         future.add_done_callback(lambda done: order.append(str(done.exception())))
