@@ -48,6 +48,7 @@ class Broker:
     """A broker, as root changes the policies of joe and as joe sends requests."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self.client = RawClient(address)
         self.refused: Counter[bool] = Counter()
         self.done(Code.AUTH_CREATE_USER, {"username": JOE[0]}, json.dumps({"password": JOE[1]}).encode())
@@ -67,6 +68,9 @@ class Broker:
         info = acl.info()
         if info.policies:
             self.done(Code.AUTH_CREATE_ACL, {"subject": acl.subject}, info.encode())
+        # Ours closes a connection that has lost the rights of its groups.
+        self.client.close()
+        self.client = RawClient(self._address)
 
     def refuses(self, code: int, fields: dict[str, str], body: bytes) -> bool:
         answer = self.ask(code, fields, body, JOE)

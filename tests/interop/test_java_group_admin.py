@@ -31,7 +31,10 @@ def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, s
     """Connections and consumption statistics of a group, as the broker answers them."""
 
     async def ask() -> tuple[str, dict[str, str]]:
-        async with AdminClient(cluster.address) as client:
+        async with AdminClient(cluster.address) as client, asyncio.timeout(10):
+            # The broker names a conflict before name servers know the group's retry topic.
+            while f"%RETRY%{group}" not in await client.fetch_all_topic_list():
+                await asyncio.sleep(0.05)
             _, conflict = await client.examine_consumers(group)
             figures = await client.fetch_broker_runtime_stats(cluster.broker.address)
             return conflict, {name: text for name, text in figures.items() if name.startswith("subscriptionConflict")}
