@@ -31,15 +31,19 @@ def conflict_and_figures(cluster: Cluster, group: str) -> tuple[str, dict[str, s
     """Connections and consumption statistics of a group, as the broker answers them."""
 
     async def ask() -> tuple[str, dict[str, str]]:
-        async with AdminClient(cluster.address) as client, asyncio.timeout(10):
-            # The broker names a conflict before name servers know the group's retry topic.
-            while f"%RETRY%{group}" not in await client.fetch_all_topic_list():
-                await asyncio.sleep(0.05)
+        async with AdminClient(cluster.address) as client:
             _, conflict = await client.examine_consumers(group)
             figures = await client.fetch_broker_runtime_stats(cluster.broker.address)
             return conflict, {name: text for name, text in figures.items() if name.startswith("subscriptionConflict")}
 
+    # The broker names a conflict before name servers know the group's retry topic.
+    wait_until(lambda: f"%RETRY%{group}" in asyncio.run(topics(cluster)), "the route of its retry topic is known")
     return asyncio.run(ask())
+
+
+async def topics(cluster: Cluster) -> list[str]:
+    async with AdminClient(cluster.address) as client:
+        return await client.fetch_all_topic_list()
 
 
 @pytest.mark.proves("Consumers", "a group is suspended, or forbidden a topic")
