@@ -126,14 +126,9 @@ class MasterHandshake:
             )
         answer = b""
         if self._slave is None:
-            try:
-                found = Introduction.decode(self._data)
-            except CodecError as error:
-                raise HandshakeError(str(error)) from None
-            if found is None:
+            self._slave, self._data = _introduced(access, self._data)
+            if self._slave is None:
                 return b"", b""
-            access.check_names(found[0].broker)
-            self._slave, self._data = found[0], self._data[found[1] :]
             answer = self._own.encode()
         if len(self._data) < PROOF_LENGTH:
             return answer, b""
@@ -180,14 +175,9 @@ class SlaveHandshake:
         if self._master is None:
             if self._data[:1] != HANDSHAKE_MAGIC[:1]:
                 raise HandshakeError(no_answer("sends without a proof"))
-            try:
-                found = Introduction.decode(self._data)
-            except CodecError as error:
-                raise HandshakeError(str(error)) from None
-            if found is None:
+            self._master, self._data = _introduced(access, self._data)
+            if self._master is None:
                 return b"", b""
-            access.check_names(found[0].broker)
-            self._master, self._data = found[0], self._data[found[1] :]
             answer = access.proof(b"slave", self._own, self._master)
         if len(self._data) < PROOF_LENGTH:
             return answer, b""
@@ -196,6 +186,23 @@ class SlaveHandshake:
             raise WrongProofError(f"the master {self._master.broker} has other {_SETTING} than this slave")
         self.is_over = True
         return answer, rest
+
+
+def _introduced(access: HAAccess, data: bytes) -> tuple[Introduction | None, bytes]:
+    """Return the introduction of the other end and the bytes after it, or ``None`` and all bytes until it has come.
+
+    Raises:
+        HandshakeError: It cannot be read, or its broker is not of the same master and slaves.
+    """
+    try:
+        found = Introduction.decode(data)
+    except CodecError as error:
+        raise HandshakeError(str(error)) from None
+    if found is None:
+        return None, data
+    introduction, length = found
+    access.check_names(introduction.broker)
+    return introduction, data[length:]
 
 
 def no_answer(found: str) -> str:

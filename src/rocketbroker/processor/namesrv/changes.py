@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from rocketbroker.auth.access_store import AccessStore
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -11,7 +9,7 @@ from rocketbroker.common.config.fields import ConfigModel
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.processor.support.audited import MOST_NAMES, AuditedCode
-from rocketbroker.processor.support.audited_changes import settings_state, user_changes
+from rocketbroker.processor.support.audited_changes import plain, settings_state, user_changes
 
 
 def namesrv_changes(
@@ -24,7 +22,7 @@ def namesrv_changes(
 
     def queues(command: Command) -> object:
         found = routes.topic_queues.queues(command.header.topic)
-        return msgspec.to_builtins(dict(sorted(found.items())[:MOST_NAMES]))
+        return plain(dict(sorted(found.items())[:MOST_NAMES]))
 
     def permissions(command: Command) -> object:
         found = sorted(routes.topic_queues.queues_of(command.header.broker_name).items())

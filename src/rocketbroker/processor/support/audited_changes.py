@@ -103,5 +103,5 @@ def settings_state(models: Sequence[ConfigModel]) -> Callable[[Command], object]
 
 
 def plain(value: object) -> object:
-    """Return a struct as JSON values."""
+    """Return a struct, or a table of them, as JSON values."""
     return None if value is None else msgspec.to_builtins(value, str_keys=True)
