@@ -11,12 +11,11 @@ from docs._ext.request_codes import served_codes
 from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.auth.policies import Action
 from rocketbroker.auth.request_rights import RequestRights
-from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
-from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.testing import RocketMQServer
-from tests.support.raw_client import RawAnswer, RawClient
+from tests.support.raw_client import RawAnswer
 from tests.support.raw_requests import send_fields
+from tests.support.signed_client import SignedClient
 
 ROOT, JOE = ("root", "root-secret-7"), ("joe", "joe-secret-7")
 SECRETS = ("root-secret-7", "joe-secret-7", "inner-secret-7", "joe-secret-8")
@@ -158,8 +157,8 @@ class Servers:
     """Servers, what root asks of them, and the lines of their audit logs."""
 
     def __init__(self, mq: RocketMQServer, caplog: pytest.LogCaptureFixture) -> None:
-        self._peers = {address: RawClient(address) for address in (mq.broker_addr, mq.namesrv_addr)}
-        self.broker, self.namesrv = self._peers
+        self.broker, self.namesrv = mq.broker_addr, mq.namesrv_addr
+        self._clients: dict[tuple[str, tuple[str, str] | None], SignedClient] = {}
         self._caplog = caplog
 
     def ask(
@@ -170,11 +169,10 @@ class Servers:
         body: object = b"",
         user: tuple[str, str] | None = ROOT,
     ) -> RawAnswer:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        command = request(code, dict(fields), data)
-        if user is not None:
-            RequestSigner(*user).sign(command)
-        return self._peers[address].ask(code, command.header, data)
+        client = self._clients.get((address, user))
+        if client is None:
+            client = self._clients[address, user] = SignedClient(address, user)
+        return client.ask(code, fields, body if isinstance(body, bytes) else json.dumps(body).encode())
 
     def lines(self) -> list[dict[str, Any]]:
         found = [record.message for record in self._caplog.records if record.name == AUDIT_LOGGER]
@@ -184,8 +182,8 @@ class Servers:
         return [json.loads(text) for text in found]
 
     def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
+        for client in self._clients.values():
+            client.close()
 
 
 @pytest.fixture
