@@ -12,6 +12,7 @@ from rocketbroker.app.metrics_service import MetricsService, Source, exporter_of
 from rocketbroker.broker.broker_stats_manager import BrokerStatsManager
 from rocketbroker.broker.client.consumer_manager import ConsumerManager
 from rocketbroker.broker.client.producer_manager import ProducerManager
+from rocketbroker.broker.longpolling.pop_long_polling_service import PopLongPollingService
 from rocketbroker.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from rocketbroker.broker.pop.pop_check_points import PopCheckPoints
 from rocketbroker.broker.timer.timer_message_store import TimerMessageStore
@@ -48,6 +49,7 @@ class BrokerParts(Protocol):
     consumer_offsets: ConsumerOffsetManager
     producers: ProducerManager
     consumers: ConsumerManager
+    polling: PopLongPollingService
     timer: TimerMessageStore
     replication: BrokerReplication
     health: BrokerHealth
@@ -97,7 +99,7 @@ class BrokerMetricsPort(MetricsService):
             fast_failure,
         )
         lag = ConsumerLagCalculator(
-            Subscriptions(config, broker.subscription_groups, broker.consumers),
+            Subscriptions(config, broker.subscription_groups, broker.consumers, broker.polling),
             broker.consumer_offsets,
             check_points.queues,
             broker.topic_configs,

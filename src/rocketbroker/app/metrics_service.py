@@ -64,7 +64,7 @@ def exporter_of(config: MetricsPortSettings, source: Source) -> Part:
 
 def _exporter(kind: str, config: MetricsPortSettings, source: Source) -> Part:
     if kind == "PROM":
-        from rocketbroker.metrics.http_port import MetricsPort
+        from rocketbroker.metrics.metrics_port import MetricsPort
 
         return MetricsPort(
             config, source.bind_address, source.report, source.health, source.admit, source.remedy, source.tls

@@ -110,5 +110,5 @@ class BrokerHealth:
             return Condition("replica", True, "none is demanded")
         needed, found = config.least_needed_slaves, self._service.in_sync_slaves
         name = "minInSyncReplicas" if config.enable_auto_in_sync_replicas else "inSyncReplicas"
-        reason = f"{found} slaves are in sync, and messages wait for {needed} ({name})"
+        reason = f"slaves in sync: {found}; messages wait for {needed} ({name})"
         return Condition("replica", found >= needed, reason)

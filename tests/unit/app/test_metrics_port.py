@@ -119,6 +119,7 @@ async def sample(controller: BrokerController) -> None:
 FEW, MANY = SLICE, SLICE + 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("work", "growth"),
     [

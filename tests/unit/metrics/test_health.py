@@ -85,7 +85,7 @@ def test_one_name_server_is_enough():
 
 def test_a_sync_master_needs_its_slaves():
     broker = Broker(role="SYNC_MASTER", replicas=2)
-    assert broker.missing() == {"replica": "0 slaves are in sync, and messages wait for 1 (inSyncReplicas)"}
+    assert broker.missing() == {"replica": "slaves in sync: 0; messages wait for 1 (inSyncReplicas)"}
     broker.service.in_sync_slaves = 1
 
     assert broker.missing() == {}
@@ -96,7 +96,7 @@ def test_a_sync_master_needs_fewer_slaves_where_their_number_adapts():
     assert Broker(role="SYNC_MASTER", replicas=3, **settings).missing() == {}
     for replicas in (1, 3):
         broker = Broker(role="SYNC_MASTER", replicas=replicas, min_in_sync_replicas=2, **settings)
-        reason = "0 slaves are in sync, and messages wait for 1 (minInSyncReplicas)"
+        reason = "slaves in sync: 0; messages wait for 1 (minInSyncReplicas)"
         assert broker.missing() == {"replica": reason}
 
 

@@ -55,6 +55,20 @@ async def test_a_port_in_use_is_named(server: AddressServer) -> None:
         await second.start()
 
 
+async def test_the_oldest_connection_is_closed_for_one_beyond_the_limit(
+    server: AddressServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(AddressServer, "most_connections", 3)
+    held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+    assert await get(server, "/rocketmq/nsaddr") == (200, ADDRESSES.encode())
+
+    oldest, _ = held[0]
+    assert await oldest.read() == b""
+    assert "the address server: 3 connections are open, which is the limit" in caplog.text
+    for _, writer in held:
+        writer.close()
+
+
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     said = r"addressServerEnable=true needs the package 'aiohttp': pip install 'rocketbroker\[http\]'"

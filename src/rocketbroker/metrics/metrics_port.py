@@ -7,7 +7,6 @@ metrics, and of the health no reasons: it needs no more to know than a load bala
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -15,28 +14,22 @@ from aiohttp import web
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config.hosts import contains, parse_address, parse_networks
 from rocketbroker.common.config.metrics_settings import MetricsPortSettings
-from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.metrics.exposition import CONTENT_TYPE, write
 from rocketbroker.metrics.family import Report
 from rocketbroker.metrics.health import Condition, Health
 from rocketbroker.transport.access import Admit
-from rocketbroker.transport.http_tls import with_tls
+from rocketbroker.transport.http_port import HttpPort
 from rocketbroker.transport.tls_transport import ServerTls
 
 log = logging.getLogger(__name__)
 
-#: Connections to this port. Prometheus keeps one, a probe opens one for each request.
-MOST_CONNECTIONS: Final = 64
-_SHUTDOWN_S: Final = 1.0
-_PENDING_S: Final = 1.0
-# Longest time in which a reader takes a page, and longest pause between two requests of a connection, in seconds.
+# Longest time in which a reader takes a page, in seconds.
 _READ_S: Final = 30.0
-_KEEP_ALIVE_S: Final = 75.0
 _STARTING: Final = "the server is starting or stopping; /readyz says what is missing\n"
 
 
-class MetricsPort:
+class MetricsPort(HttpPort):
     """HTTP server of metrics and health.
 
     Args:
@@ -49,6 +42,9 @@ class MetricsPort:
         tls: TLS of the port; without it, the port has plain text alone.
     """
 
+    # Prometheus keeps one, a probe opens one for each request.
+    most_connections = 64
+
     def __init__(
         self,
         config: MetricsPortSettings,
@@ -59,21 +55,15 @@ class MetricsPort:
         remedy: str = ", or set protectedMode=false",
         tls: ServerTls | None = None,
     ) -> None:
+        super().__init__(config.metrics_prom_exporter_host or bind_address, config.metrics_prom_exporter_port, tls)
         self._config = config
-        self._host = config.metrics_prom_exporter_host or bind_address
-        self.port = config.metrics_prom_exporter_port
         self._report = report
         self._conditions = health
         self._admit = admit
         self._remedy = remedy
-        self._tls = tls
         # One page at a time: collecting several together would delay each.
         self._collecting = asyncio.Lock()
-        self._refusals, self._too_many, self._slow = RefusalLog(log), RefusalLog(log), RefusalLog(log)
-        # Connections that were accepted within the last second: not all are known to the server yet.
-        self._pending: set[web.RequestHandler] = set()
-        self._runner: web.AppRunner | None = None
-        self._listener: asyncio.Server | None = None
+        self._refusals, self._slow = RefusalLog(log), RefusalLog(log)
 
     async def start(self) -> None:
         """Start to listen.
@@ -85,55 +75,12 @@ class MetricsPort:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health(self._conditions.alive))
         application.router.add_get("/readyz", self._health(self._conditions.ready))
-        runner = self._runner = web.AppRunner(
-            application, access_log=None, shutdown_timeout=_SHUTDOWN_S, keepalive_timeout=_KEEP_ALIVE_S
-        )
-        await runner.setup()
-        assert runner.server is not None, "it is set up"
-        accept = with_tls(partial(self._accept, runner.server), self._tls)
-        try:
-            self._listener = await asyncio.get_running_loop().create_server(accept, self._host or None, self.port)
-        except OSError as error:
-            await self.stop()
-            where = f"{self._host}:{self.port}: {error.strerror or error}"
-            text = f"metrics cannot listen on {where}; change metricsPromExporterPort or stop what uses it"
-            raise ConfigError(text) from error
-        self.port = self._listener.sockets[0].getsockname()[1]
+        await self._listen(application, "metrics", "metricsPromExporterPort")
         scheme = "http" if self._tls is None else "http and https" if self._tls.plain else "https"
         log.info("metrics: %s://%s:%s/metrics, /healthz and /readyz", scheme, self._host, self.port)
 
-    async def stop(self) -> None:
-        """Stop listening and close all connections."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    def _accept(self, server: web.Server) -> asyncio.Protocol:
-        """Return the handler of a new connection.
-
-        Above the limit the oldest connection of a stranger is closed for it, so that none who may read metrics is kept
-        out by others; if all are of readers, the new one is closed.
-        """
-        # asyncio accepts many connections before it reports the first to the server.
-        if len(self._pending.union(server.connections)) < MOST_CONNECTIONS:
-            return self._handler(server)
-        self._too_many.add(f"metrics: {MOST_CONNECTIONS} connections are open, which is the limit; one was closed")
-        for each in server.connections:
-            transport = each.transport
-            if transport is not None and not transport.is_closing() and not self._may_read(transport):
-                transport.abort()
-                self._pending.discard(each)
-                return self._handler(server)
-        return _Closed()
-
-    def _handler(self, server: web.Server) -> web.RequestHandler:
-        handler = server()
-        self._pending.add(handler)
-        asyncio.get_running_loop().call_later(_PENDING_S, self._pending.discard, handler)
-        return handler
+    def _comes_first(self, transport: asyncio.BaseTransport) -> bool:
+        return self._may_read(transport)
 
     def _may_read(self, transport: asyncio.BaseTransport | None) -> bool:
         peer, own = (transport.get_extra_info(end) if transport else None for end in ("peername", "sockname"))
@@ -184,11 +131,3 @@ class MetricsPort:
             return web.json_response(body, status=200 if is_ok else 503)
 
         return answer
-
-
-class _Closed(asyncio.Protocol):
-    """A connection that is closed at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()

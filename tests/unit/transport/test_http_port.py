@@ -14,7 +14,7 @@ from aiohttp import web
 from rocketbroker.common.address_server_client import fetch_name_servers
 from rocketbroker.common.config.tls_settings import TlsSettings
 from rocketbroker.common.errors import RemotingError
-from rocketbroker.transport.http_tls import with_tls
+from rocketbroker.transport.http_port import with_tls
 from rocketbroker.transport.tls_transport import RemotingTls
 from tests.support.ports import LOOPBACK
 from tests.support.tls_files import TlsFiles
@@ -30,8 +30,8 @@ async def files(tmp_path: Path) -> TlsFiles:
 class Port:
     """A port of aiohttp that answers the length of each body, or a page without one."""
 
-    def __init__(self, files: TlsFiles, mode: str) -> None:
-        self.tls = RemotingTls(TlsSettings.model_validate(files.of_server(mode=mode)))
+    def __init__(self, files: TlsFiles, mode: str, **more: str) -> None:
+        self.tls = RemotingTls(TlsSettings.model_validate(files.of_server(mode=mode, **more)))
 
     async def __aenter__(self) -> "Port":
         async def answer(request: web.BaseRequest) -> web.Response:
@@ -79,6 +79,15 @@ async def test_a_port_that_enforces_tls_closes_plain_connections(files: TlsFiles
         # Without the authority nobody can verify the certificate.
         with pytest.raises(RemotingError, match="certificate verify failed"):
             await fetch_name_servers(f"https://{LOOPBACK}:{port.port}/")
+
+
+async def test_a_port_that_demands_certificates_of_clients_serves_no_other(files: TlsFiles):
+    demands = {"need_client_auth": "require", "trustCertPath": str(files.ca)}
+    async with Port(files, "enforcing", **demands) as port:
+        url = f"https://{LOOPBACK}:{port.port}/"
+        with pytest.raises(RemotingError, match="address server https://"):
+            await fetch_name_servers(url, files.context())
+        assert await fetch_name_servers(url, files.context("client")) == ["127.0.0.1:9876"] * 4_000
 
 
 async def test_a_connection_counts_before_its_first_byte(files: TlsFiles):

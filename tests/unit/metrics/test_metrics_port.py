@@ -12,10 +12,10 @@ from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.current_settings import apply_updates
 from rocketbroker.common.errors import ConfigError
-from rocketbroker.metrics import http_port
+from rocketbroker.metrics import metrics_port
 from rocketbroker.metrics.family import Block, Report, gauge
 from rocketbroker.metrics.health import Condition
-from rocketbroker.metrics.http_port import MOST_CONNECTIONS, MetricsPort
+from rocketbroker.metrics.metrics_port import MetricsPort
 from tests.support.running import running
 
 
@@ -149,7 +149,7 @@ async def hold(broker: Broker, number: int) -> list[tuple[asyncio.StreamReader, 
 
 async def test_strangers_with_many_connections_keep_no_reader_out(broker: Broker):
     broker.audience = Audience.CLIENT
-    held = await hold(broker, MOST_CONNECTIONS)
+    held = await hold(broker, MetricsPort.most_connections)
     status, _, _ = await get(broker, "/healthz")
 
     assert status == 200
@@ -163,9 +163,11 @@ async def test_a_burst_that_the_server_does_not_know_yet_is_limited(broker: Brok
     assert broker.port._runner is not None
     server = broker.port._runner.server
     assert server is not None
-    handlers = [broker.port._accept(server) for _ in range(MOST_CONNECTIONS + 6)]
+    handlers = [broker.port._accept(server) for _ in range(MetricsPort.most_connections + 6)]
 
-    assert [isinstance(each, web.RequestHandler) for each in handlers] == [True] * MOST_CONNECTIONS + [False] * 6
+    assert [isinstance(each, web.RequestHandler) for each in handlers] == [True] * MetricsPort.most_connections + [
+        False
+    ] * 6
 
 
 async def test_a_reader_that_takes_nothing_is_closed(
@@ -174,7 +176,7 @@ async def test_a_reader_that_takes_nothing_is_closed(
     async def stuck(*_arguments: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(http_port, "_READ_S", 0.01)
+    monkeypatch.setattr(metrics_port, "_READ_S", 0.01)
     monkeypatch.setattr(web.StreamResponse, "write", stuck)
 
     with pytest.raises(aiohttp.ClientError):
@@ -183,7 +185,7 @@ async def test_a_reader_that_takes_nothing_is_closed(
 
 
 async def test_connections_beyond_the_limit_are_closed(broker: Broker):
-    held = await hold(broker, MOST_CONNECTIONS + 1)
+    held = await hold(broker, MetricsPort.most_connections + 1)
     last, _ = held[-1]
 
     assert await last.read() == b""
