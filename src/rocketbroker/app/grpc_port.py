@@ -4,7 +4,7 @@ Nothing here is imported unless the port is enabled: it needs the extra ``grpc``
 """
 
 import logging
-from functools import partial
+import ssl
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,12 +19,13 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.codec.remoting.handler import Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
-from rocketbroker.common.certificates import load_certificate, self_signed_certificate
+from rocketbroker.common.certificates import ServerCertificate, load_certificate, load_issuers, self_signed_certificate
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.properties_file import Entry
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
+from rocketbroker.common.config.tls_settings import has_certificate
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.lifecycle import PartList
@@ -186,11 +187,22 @@ def _limits(config: ProxyConfig) -> GrpcLimits:
 
 
 def _tls(config: ProxyConfig) -> Tls | None:
-    if config.tls_test_mode_enable:
-        return Tls(self_signed_certificate(SystemClock()), config.grpc_plain_text_enable)
-    if not config.tls_cert_path:
+    trusted = Path(config.tls_trust_cert_path) if config.tls_trust_cert_path else None
+    self_signed = self_signed_certificate(SystemClock()) if config.tls_test_mode_enable else None
+    if self_signed is None and not config.tls_cert_path:
         return None
-    load = partial(load_certificate, Path(config.tls_cert_path), Path(config.tls_key_path), config.tls_key_password)
+
+    issuers = b""
+
+    def load() -> ServerCertificate:
+        nonlocal issuers
+        if trusted is not None:  # first: a revocation list counts even if the other files do not fit
+            issuers = load_issuers(trusted, issuers or None)
+        found = self_signed or load_certificate(
+            Path(config.tls_cert_path), Path(config.tls_key_path), config.tls_key_password
+        )
+        return found._replace(client_issuers=issuers)
+
     return Tls(load(), config.grpc_plain_text_enable, load, config.tls_cert_watch_interval_ms / 1000)
 
 
@@ -216,24 +228,45 @@ def cluster_port(config: ProxyConfig, client_id: str, host: str, clock: Clock | 
 
 
 def _tls_entries(transport: TransportConfig) -> list[Entry]:
-    """Return the settings by which a gRPC port has the certificate of its broker."""
-    if transport.tls_server_mode == "disabled" or not transport.tls_server_cert_path:
+    """Return the settings by which a gRPC port has the certificate and the demands of its broker."""
+    if transport.tls_server_mode == "disabled" or not has_certificate(transport):
         return []
-    if transport.tls_server_need_client_auth != "none":
-        log.warning(
-            "gRPC port: it asks no client for a certificate; tls.server.need.client.auth=%s counts for the other ports",
-            transport.tls_server_need_client_auth,
-        )
     is_plain = transport.tls_server_mode == "permissive"
+    is_self_signed = not transport.tls_server_cert_path
     found = {
-        "tlsTestModeEnable": "false",
+        "tlsTestModeEnable": str(is_self_signed).lower(),
         "tlsCertPath": transport.tls_server_cert_path,
         "tlsKeyPath": transport.tls_server_key_path,
         "tlsKeyPassword": transport.tls_server_key_password,
         "tlsCertWatchIntervalMs": str(_WATCH_MS),
         "grpcPlainTextEnable": str(is_plain).lower(),
+        "tlsTrustCertPath": _issuers(transport),
     }
-    return [Entry(name, value, "tls.server.certPath") for name, value in found.items()]
+    source = "tls.test.mode.enable" if is_self_signed else "tls.server.certPath"
+    return [Entry(name, value, source) for name, value in found.items()]
+
+
+def _issuers(transport: TransportConfig) -> str:
+    """Return the file of the issuers whose clients a broker demands, empty if it demands no certificate.
+
+    Raises:
+        ConfigError: Those of the system are demanded, which has no such file.
+    """
+    demand = transport.tls_server_need_client_auth
+    if demand != "require":
+        if demand == "optional":
+            log.warning(
+                "gRPC port: tls.server.need.client.auth=optional counts for the other ports, as gRPC demands a "
+                "certificate or asks for none; this port asks for none"
+            )
+        return ""
+    found = transport.tls_server_trust_cert_path or ssl.get_default_verify_paths().cafile
+    if not found:
+        raise ConfigError(
+            "tls.server.authClient=true: the system has no file of issuers for the gRPC port; name one by "
+            "tls.server.trustCertPath"
+        )
+    return found
 
 
 def broker_port(

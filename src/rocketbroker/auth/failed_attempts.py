@@ -11,20 +11,22 @@ connection (``late_refusals``), and a secret has ``users.MIN_SECRET_LENGTH`` cha
 
 A success does not clear the debt: with an account of one's own, guessing another's secret would cost nothing.
 
-Memory is bounded: beyond ``MAX_ADDRESSES`` the address that failed longest ago is forgotten. IPv6 addresses count by
-network of 64 bits, since a host has as many addresses as it wants in one.
+Memory is bounded (``AddressDebts``). IPv6 addresses count by network of 64 bits, since a host has as many addresses as
+it wants in one. What the connections of such peers cost is bounded apart, by ``transport.failed_connections``.
 """
 
-from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Final
 
 from rocketbroker.auth.authorization import source_of
+from rocketbroker.common.address_debts import AddressDebts
 from rocketbroker.common.clock import Clock
 
-MAX_ADDRESSES: Final = 10_000
 MAX_DELAY_S: Final = 5.0
 _FREE: Final = 5
 _FIRST_DELAY_S: Final = 0.05
+# The delay does not grow any more 8 failures later, and a guesser should not be locked out for hours.
+_MAX_DEBT: Final = _FREE + 8 + 30.0
 
 
 class FailedAttempts:
@@ -36,8 +38,7 @@ class FailedAttempts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Debt and the time it was counted at, the latest failure last.
-        self._debts: OrderedDict[object, tuple[float, float]] = OrderedDict()
+        self._debts = AddressDebts(1.0, _MAX_DEBT)
         #: Failures since the start.
         self.failures = 0
         #: Those whose answer was delayed.
@@ -54,25 +55,14 @@ class FailedAttempts:
             address: IP address of the peer, without port.
         """
         self.failures += 1
-        key, now = key_of(address), self._clock.monotonic()
-        debt, since = self._debts.pop(key, (0.0, now))
-        debt = max(debt - (now - since), 0.0) + 1
-        # The delay does not grow any more beyond this debt, and a guesser should not be locked out for hours.
-        debt = min(debt, _MAX_DEBT)
-        self._debts[key] = debt, now
-        if len(self._debts) > MAX_ADDRESSES:
-            self._debts.popitem(last=False)
+        debt = self._debts.add(key_of(address), self._clock.monotonic())
         if debt <= _FREE:
             return 0.0
         self.delayed += 1
         return min(_FIRST_DELAY_S * 2 ** (debt - _FREE - 1), MAX_DELAY_S)
 
 
-#: Debt at which the delay is the longest, and half a minute more.
-_MAX_DEBT: Final = float(_FREE + 8 + 30)
-
-
-def key_of(address: str) -> object:
+def key_of(address: str) -> Hashable:
     """Return the key by which an IP address counts."""
     source = source_of(address)
     if source is None:

@@ -1,5 +1,6 @@
 """Certificates: read from files, signed by themselves, or issued by a throw-away authority."""
 
+import re
 import ssl
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,13 +25,25 @@ from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.private_files import check_key_mode
 
 _VALID = timedelta(days=3650)
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+
+class RevocationListError(ConfigError):
+    """A file of issuers has revocation lists where nothing checks them."""
 
 
 class ServerCertificate(NamedTuple):
-    """Private key and certificate chain, both in PEM."""
+    """Certificate of a server, and whom it admits; all in PEM.
+
+    Attributes:
+        key: private key.
+        chain: its certificate chain.
+        client_issuers: certificates of those whose clients are admitted; empty if clients need no certificate.
+    """
 
     key: bytes
     chain: bytes
+    client_issuers: bytes = b""
 
 
 def load_certificate(cert_path: Path, key_path: Path, password: str = "") -> ServerCertificate:
@@ -58,6 +71,37 @@ def load_certificate(cert_path: Path, key_path: Path, password: str = "") -> Ser
         cause = f"tlsCertPath {cert_path} and tlsKeyPath {key_path} cannot be used: {error}"
         raise ConfigError(f"{cause}; both must be in PEM and belong together, tlsKeyPassword opens the key") from error
     return ServerCertificate(key, chain)
+
+
+def load_issuers(path: Path, known: bytes | None = None) -> bytes:
+    """Read the certificates of those whose clients are admitted.
+
+    Args:
+        path: a file in PEM, which may have comments in any encoding.
+        known: content that was usable before, and is not parsed again.
+
+    Raises:
+        RevocationListError: The file has revocation lists.
+        ConfigError: The file cannot be read, has no certificate, or changes meanwhile.
+    """
+    try:
+        found = path.read_bytes()
+        if found == known:
+            return found
+        if b"-----BEGIN X509 CRL" in found:
+            raise RevocationListError(
+                f"tlsTrustCertPath: {path} has revocation lists, which gRPC does not check; set tlsTrustCertPath in "
+                "rmq-proxy.json to a file without any and restart, and lock out users by mqadmin updateUser -s disable"
+            )
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+        is_same = found == path.read_bytes()
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(
+            f"tlsTrustCertPath: {path} cannot be used: {error}; name a file of certificates in PEM"
+        ) from error
+    if not is_same:  # OpenSSL checked other bytes than these
+        raise ConfigError(f"tlsTrustCertPath: {path} changed while it was read; try again")
+    return found
 
 
 def self_signed_certificate(clock: Clock) -> ServerCertificate:
@@ -177,17 +221,57 @@ def expiry_ms(path: Path) -> int | None:
     return int(certificate.not_valid_after_utc.timestamp() * 1000)
 
 
+class ListExpiry(NamedTuple):
+    """Expiry of a revocation list, in ms since 1970.
+
+    Attributes:
+        issuer: name of the authority.
+        from_ms: time from which the list is valid.
+        to_ms: time after which certificates of the authority are rejected for want of a new list (nextUpdate).
+    """
+
+    issuer: str
+    from_ms: int
+    to_ms: int
+
+
+def list_expiries(path: Path) -> list[ListExpiry]:
+    """Return the expiries of the revocation lists in a file; lists that never expire are left out."""
+    try:
+        lists = [x509.load_pem_x509_crl(each) for each in _LIST.findall(path.read_bytes())]
+    except (OSError, ValueError):
+        return []
+    return [
+        ListExpiry(
+            each.issuer.rfc4514_string(),
+            int(each.last_update_utc.timestamp() * 1000),
+            int(each.next_update_utc.timestamp() * 1000),
+        )
+        for each in lists
+        if each.next_update_utc is not None
+    ]
+
+
 def described(data: bytes) -> tuple[int, list[str]]:
     """Return the time at which a certificate in DER expires, in ms since 1970, and its names and addresses."""
     certificate = x509.load_der_x509_certificate(data)
+    return int(certificate.not_valid_after_utc.timestamp() * 1000), _names(certificate)
+
+
+def names_in(path: Path) -> list[str] | None:
+    """Return the names and addresses of the first certificate of a file; ``None`` without one."""
+    try:
+        return _names(x509.load_pem_x509_certificate(path.read_bytes()))
+    except (OSError, ValueError):
+        return None
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        names = []
-    else:
-        addresses = map(str, found.get_values_for_type(x509.IPAddress))
-        names = [*found.get_values_for_type(x509.DNSName), *addresses]
-    return int(certificate.not_valid_after_utc.timestamp() * 1000), names
+        return []
+    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
 
 
 def fits(names: Collection[str], host: str) -> bool:

@@ -12,7 +12,7 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RocketBrokerError
 from rocketbroker.common.histogram import Histogram
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.metrics.family import Block, Family, Report, Samples, gauge, histogram
+from rocketbroker.metrics.family import Block, Family, Report, Samples, counter, gauge, histogram
 from rocketbroker.metrics.health import Condition
 from rocketbroker.metrics.loop_watch import LoopWatch
 from rocketbroker.metrics.remoting_metrics import refusals_of
@@ -32,6 +32,14 @@ class GrpcFigures(Protocol):
 
     calls: dict[tuple[str, str], Histogram] | None
     open_calls: int
+
+    @property
+    def failed_handshakes(self) -> int | None:
+        """Number of connections that ended before they were served, ``None`` without TLS."""
+
+    @property
+    def rejected_connections(self) -> Mapping[str, int]:
+        """Number of rejected connections by cause; none without TLS."""
 
 
 class ProxyAccess(Protocol):
@@ -74,6 +82,20 @@ class ProxyMetrics:
             self._times(),
             "Time of calls of the gRPC port, by method and code of the reply; receives wait for messages.",
         )
+        failed = self._figures.failed_handshakes
+        if failed is not None:
+            yield counter(
+                "rocketbroker_grpc_tls_handshake_failures_total",
+                [({}, failed)],
+                "Connections of the gRPC port that ended before they were served: failed handshakes, and plain text "
+                "where it is rejected.",
+            )
+            yield counter(
+                "rocketbroker_grpc_rejected_connections_total",
+                [({"cause": cause}, number) for cause, number in self._figures.rejected_connections.items()],
+                "Connections of the gRPC port that a limit rejected, by its setting, and those of failing addresses "
+                "(failedConnections).",
+            )
 
     def _times(self) -> Samples:
         for (method, code), times in list((self._figures.calls or {}).items()):

@@ -41,10 +41,11 @@ def _name(names: dict[int, str], code: int) -> str:
 
 def refusals_of(guard: RequestGuard) -> Iterator[Family]:
     """Yield what an access control refused."""
-    failed = guard.failed_attempts
+    refusals = guard.refusals
+    failed = refusals.failed_attempts
     yield counter(
         "rocketbroker_access_denied_total",
-        [({"cause": "authentication"}, failed.failures), ({"cause": "authorization"}, guard.denied)],
+        [({"cause": "authentication"}, failed.failures), ({"cause": "authorization"}, refusals.denied)],
         "Requests without valid credentials, and those of users without the right.",
     )
     yield counter(
@@ -116,7 +117,7 @@ class RemotingMetricsManager:
         yield counter(
             "rocketbroker_rejected_connections_total",
             [({"cause": cause}, number) for cause, number in self._server.rejected_connections.items()],
-            "Connections that a limit rejected, by its setting.",
+            "Connections that a limit rejected, by its setting, and those of failing addresses (failedConnections).",
         )
 
     def access(self) -> Iterator[Family]:

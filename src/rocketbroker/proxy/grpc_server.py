@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,8 @@ from grpc import aio
 
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.codec.message.message_id import join_address
-from rocketbroker.common.certificates import ServerCertificate
+from rocketbroker.common.certificates import CertificateAuthority, RevocationListError, ServerCertificate
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError, shown
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.histogram import Histogram
@@ -151,6 +152,11 @@ class Tls(NamedTuple):
     reload_s: float = 3600.0
 
 
+def _in_grpc(certificate: ServerCertificate) -> grpc.ServerCertificateConfiguration:
+    pair = (certificate.key, certificate.chain)
+    return grpc.ssl_server_certificate_configuration([pair], certificate.client_issuers or None)
+
+
 class GrpcServer:
     """Accept connections, plain or encrypted, and answer their calls by the methods of a service.
 
@@ -280,12 +286,10 @@ class GrpcServer:
             self._folder = None
 
     def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
-        if tls.reload is None:
-            return grpc.ssl_server_credentials([tls.certificate])
         self._fetched = certificate = self._certificate or tls.certificate
-        first = grpc.ssl_server_certificate_configuration([certificate])
         fetch: Any = self._fetch_certificate  # None means that nothing is new, which its type leaves out
-        return grpc.dynamic_ssl_server_credentials(first, fetch)
+        demands = bool(certificate.client_issuers)
+        return grpc.dynamic_ssl_server_credentials(_in_grpc(certificate), fetch, demands)
 
     def _fetch_certificate(self) -> grpc.ServerCertificateConfiguration | None:
         """Return a certificate that grpcio does not have; it asks before each handshake, on a thread of its own."""
@@ -293,7 +297,7 @@ class GrpcServer:
         if found is None or found is self._fetched:
             return None
         self._fetched = found
-        return grpc.ssl_server_certificate_configuration([found])
+        return _in_grpc(found)
 
     async def _renew_certificate(self, reload: Callable[[], ServerCertificate], reload_s: float) -> float:
         """Take the certificate of the files if they have another one; return the seconds until the next look."""
@@ -303,7 +307,11 @@ class GrpcServer:
         except ConfigError as error:
             if self._certificate_error != str(error):
                 self._certificate_error = str(error)
-                log.warning("gRPC port: the certificate stays as it is: %s", error)
+                if isinstance(error, RevocationListError):
+                    self._reject_tls()
+                    log.warning("gRPC port: new TLS connections are rejected, and the next start fails: %s", error)
+                else:
+                    log.warning("gRPC port: the certificate stays as it is: %s", error)
             # Whoever replaces two files has one of them there first.
             return min(_RELOAD_RETRY_S, reload_s)
         self._certificate_error = ""
@@ -312,8 +320,28 @@ class GrpcServer:
             log.info("gRPC port: the certificate has been replaced (tlsCertPath)")
         return reload_s
 
+    def _reject_tls(self) -> None:
+        """Admit no certificate of a client from the next handshake on.
+
+        The operator has revoked some, and grpcio cannot tell which. It cannot be told to refuse all either: they must
+        have an issuer that nobody has, as its key is gone.
+        """
+        if self._certificate is not None:
+            nobody = CertificateAuthority(SystemClock()).chain
+            self._certificate = self._certificate._replace(client_issuers=nobody)
+
     def _forget_silent(self) -> None:
         self._service.forget_silent(asyncio.get_running_loop().time() - self._limits.max_idle_s)
+
+    @property
+    def failed_handshakes(self) -> int | None:
+        """Number of connections that ended before they were served, ``None`` without TLS."""
+        return None if self._relay is None else self._relay.failed_handshakes
+
+    @property
+    def rejected_connections(self) -> Mapping[str, int]:
+        """Number of rejected connections by cause; none without TLS."""
+        return {} if self._relay is None else self._relay.rejected_connections
 
     # -- calls
 
@@ -407,7 +435,10 @@ class GrpcServer:
         return "", unquote(address)
 
     def _refused(self, name: str, call: Call, status: Status) -> None:
-        """Log a refusal, a line in a while for each method: clients determine their number."""
+        """Log a refusal, a line in a while for each method: clients determine their number.
+
+        Those of access control have a line already, from the moment of the decision: their answers may wait.
+        """
         client_id = dict(call.invocation_metadata() or ()).get("x-mq-client-id", "a client without an id")
         code = f"{Code.Name(status.code)} ({status.code})"
         text = f"gRPC port: {name} of {shown(str(client_id))} at {self._peer(call)[1]}: {code}: {status.message}"
@@ -431,6 +462,7 @@ class GrpcServer:
         async def answer(_requests: AsyncIterator[bytes], call: Call) -> bytes:
             data = await self._read_request(name, call)
             began = asyncio.get_running_loop().time()
+            is_logged = False
             try:
                 request, context = method.request.FromString(data), self._context(call)
                 if self._guard is not None:
@@ -448,9 +480,10 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - answered, and logged by status_of unless it is a refusal
                 began += getattr(error, "delay_s", 0.0)
+                is_logged = getattr(error, "is_logged", False)
                 reply = method.refusal(status=status_of(error))
             self._called(name, reply.status.code, began)
-            if reply.status.code != _OK:
+            if reply.status.code != _OK and not is_logged:
                 entries = getattr(reply, "entries", ())
                 refused = next((each.status for each in entries if each.status.code != _OK), reply.status)
                 self._refused(name, call, refused)
@@ -466,6 +499,7 @@ class GrpcServer:
             replies: Sequence[Any]
             request: Any = None
             grant: CallGrant | None = None
+            is_logged = False
             data = await self._read_request(name, call)
             began = asyncio.get_running_loop().time()
             try:
@@ -490,9 +524,10 @@ class GrpcServer:
                 await call.abort(grpc.StatusCode.INTERNAL, f"the request is no {method.request.__name__}: {error}")
             except Exception as error:  # noqa: BLE001 - as above
                 began += getattr(error, "delay_s", 0.0)
+                is_logged = getattr(error, "is_logged", False)
                 replies = [method.refusal(status=status_of(error))]
             self._called(name, replies[0].status.code, began)
-            if replies[0].status.code not in _NO_REFUSALS:
+            if replies[0].status.code not in _NO_REFUSALS and not is_logged:
                 self._refused(name, call, replies[0].status)
             size, written = sum(each.ByteSize() for each in replies), 0
             self._unsent_bytes += size
@@ -565,7 +600,8 @@ class GrpcServer:
                     refusal = self._guard.refusal(dict(call.invocation_metadata() or ()), stream.settings, context.peer)
                     if refusal is not None:
                         status = status_of(refusal)
-                        self._refused("Telemetry", call, status)
+                        if not refusal.is_logged:
+                            self._refused("Telemetry", call, status)
                         self._service.telemetry_refused(context, stream)
                         stream.end(TelemetryCommand(status=status))
                 # Streams may be tens of thousands.
@@ -592,7 +628,8 @@ class GrpcServer:
                         context.user = user
                     except StatusError as error:
                         status = status_of(error)
-                        self._refused("Telemetry", call, status)
+                        if not error.is_logged:
+                            self._refused("Telemetry", call, status)
                         stream.send(TelemetryCommand(status=status))
                         return None
                     if command.HasField("settings"):

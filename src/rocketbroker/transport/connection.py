@@ -39,6 +39,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     share: bytes | None = None
     last_read = 0.0
     waited_s = 0.0
+    _has_failed = False
 
     def __init__(self, endpoint: Endpoint, writer: FrameWriter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -218,6 +219,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _refuse(self, reason: str) -> None:
         """Answer a broken frame and close: the next frame cannot be found."""
         log.warning("%s broke the protocol: %s", self.remote_address, reason)
+        self.note_failure()
         self._writer.frames.append(encode_frame(response(ResponseCode.SYSTEM_ERROR, reason)))
         self._endpoint.end_batch()
         self._writer.flush()
@@ -292,6 +294,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.stop_reading()
         self._is_ending = True
         self._loop.call_soon(self.close, reason)
+
+    def note_failure(self) -> None:
+        """Count the connection as failed, once: its address gets few new ones while too many of them fail."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._endpoint.failed.add(address_key(self.remote_host))
 
     def check(self, now: float) -> None:
         """Drop a peer that is late with a frame or with its answers; close an idle one."""

@@ -22,6 +22,7 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import Admit, OnRefused, RouteTable, admit_all, is_this_machine, route_tables
+from rocketbroker.transport.failed_connections import FailedConnections
 from rocketbroker.transport.go_away import leaving_routes
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, SHARED_SIZE, ConnectionLimits, HeldMemory
 from rocketbroker.transport.request_meter import Cause, RequestMeter
@@ -131,6 +132,11 @@ class ConnectionCount:
             del self._by_source[source]
 
 
+def rejected_by_cause(count: ConnectionCount, failed: FailedConnections) -> Mapping[str, int]:
+    """Return the number of connections of a port that were rejected, by the setting or ``failedConnections``."""
+    return {**count.rejected, "failedConnections": failed.rejected} if failed.rejected else count.rejected
+
+
 _CLOSE_TIMEOUT_S = 1.0
 _SCAN_S = 10.0
 # Lower bound, in seconds, for the time that memory has been held.
@@ -203,6 +209,7 @@ class Endpoint:
         hooks: callables of the server or client.
         throttles: stop reading from a peer that is slow to take its answers. For servers only: two peers that both
             stop reading would deadlock.
+        failed: takes failed connections; ``None`` for an account of its own.
     """
 
     def __init__(
@@ -213,6 +220,7 @@ class Endpoint:
         hooks: EndpointHooks = EndpointHooks(),  # noqa: B008 - a tuple never changes
         *,
         throttles: bool = True,
+        failed: FailedConnections | None = None,
     ) -> None:
         self.hooks = hooks
         self._routes = routes
@@ -232,11 +240,12 @@ class Endpoint:
         self._batch_failure = ""
         self._batch_failure_told = 0.0
         self._count = ConnectionCount(limits)
+        self.failed = failed or FailedConnections()
 
     @property
     def rejected_connections(self) -> Mapping[str, int]:
         """Number of rejected connections by cause."""
-        return self._count.rejected
+        return rejected_by_cause(self._count, self.failed)
 
     def gone(self, connection: EndpointConnection) -> None:
         """Remove a closed connection."""

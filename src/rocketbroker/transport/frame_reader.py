@@ -18,7 +18,7 @@ from rocketbroker.codec.remoting.frame import (
     decode_parts,
     split_frame,
 )
-from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunKind
+from rocketbroker.codec.remoting.handler import Connection, InTurn, Route, RunKind, Shortcut
 from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, FLAG_RESPONSE, Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -42,6 +42,9 @@ _MOST: Final = 64
 # Requests outside of runs before the first template is learned, and between two in the end.
 _FIRST_MISSES: Final = 4
 _MOST_MISSES: Final = 4096
+# Requests from one that no run takes to the next that is looked at, in the end. That may take a second decoding.
+# A prime number, so that those that come by turns with others do not meet it each time.
+_MOST_UNFIT: Final = 61
 # Bytes. A pattern takes time by its header's length, and up to 36 kB; the cache of ``re`` keeps 512.
 _LONGEST_HEADER: Final = 2048
 _COMMA: Final = ord(",")  # after a code of six digits; answers to a client have none there
@@ -60,7 +63,8 @@ class RequestRun:
 
     The connection learns a template from a request that it has decoded. That takes a millisecond, so after each
     template it waits for twice as many requests that do not fit before it learns the next: a peer whose headers never
-    fit costs no more than one that sends few of them.
+    fit costs no more than one that sends few of them. Nothing is learned from a request that no run takes. The next one
+    that is looked at comes right after it, then 3 later, then 7, up to 61: a peer that also sends others learns soon.
 
     Args:
         header_limit: bytes of the longest header that is accepted.
@@ -69,6 +73,7 @@ class RequestRun:
     Attributes:
         learns: the request at which the last run ended fits no template.
         fewest: fewer requests are handled faster one by one.
+        shortcut: decoder and route of a request that comes alone and fits the template; ``None`` without one.
     """
 
     __slots__ = (
@@ -78,9 +83,11 @@ class RequestRun:
         "_kind",
         "_misses",
         "_patience",
+        "_unfit",
         "_values",
         "fewest",
         "learns",
+        "shortcut",
     )
 
     def __init__(self, header_limit: int, frame_limit: int) -> None:
@@ -91,8 +98,10 @@ class RequestRun:
         self._bodies: list[memoryview] = []
         self._misses = 0
         self._patience = _FIRST_MISSES
+        self._unfit = 1
         self.learns = False
         self.fewest = _FEWEST
+        self.shortcut: Shortcut | None = None
 
     def collect(self, data: memoryview, position: int) -> int:
         """Begin a run with the whole frames from a position on that fit the template; return where they end."""
@@ -144,18 +153,22 @@ class RequestRun:
         handler = route.runs
         if self._misses < self._patience or len(header) > _LONGEST_HEADER:
             return
-        if handler is None or not handler.accepts(command):
+        if handler is None:
             return
-        self._misses = 0
+        if not handler.accepts(command):
+            self._misses, self._unfit = self._patience - self._unfit, min(2 * self._unfit + 1, _MOST_UNFIT)
+            return
+        self._misses, self._unfit = 0, 1
         self._patience = min(2 * self._patience, _MOST_MISSES)
         run = handler.learn(bytes(header), command, route.decode_json)
         if run is not None:
             self._kind = _Kind(route, run)
             self.fewest = handler.fewest
+            self.shortcut = run.shortcut
 
     def forget(self) -> None:
         """Forget the template: the routes of the connection have changed."""
-        self._kind = None
+        self._kind = self.shortcut = None
         self.fewest = _FEWEST
 
 
@@ -251,6 +264,15 @@ class FrameReader:
         """Handle one frame with its mark at ``start``; ``learns`` if it might have joined a run by another template."""
         # The high byte of the mark is 0 for JSON, so a mark above the limit means a long header or another encoding.
         header_end = start + 4 + mark
+        shortcut, fits = self._run.shortcut, False
+        if shortcut is not None and not learns and header_end <= end and mark <= self._header_limit:
+            match = shortcut.fullmatch(data, start + 4, header_end)
+            fits = match is not None
+            if match is not None:
+                command = shortcut.decode(self._connection, match.groups(), data[header_end:end])
+                if command is not None:
+                    self._process(shortcut.route, command)
+                    return
         # Fast path for the JSON header of a served code; all others, broken ones included, take the slow path.
         header = data[start + 4 : header_end]
         routes = self._routes_by_prefix
@@ -267,15 +289,16 @@ class FrameReader:
         except HeaderFieldError:
             self._handle_other(data[start:end])
             return
-        if command.flag & FLAG_RESPONSE:
-            # A response code may equal a served request code.
+        if command.flag & FLAG_RESPONSE or command.code != route.code:
+            # A response code may equal a served request code. Of two codes in a header the last one counts.
             self._handle_other(data[start:end])
             return
         if end - header_end > self._body_limit and self._refuse_body(route, command, end - header_end):
             return
         body = data[header_end:end]
         command.body = bytes(body) if route.runs_later else body
-        if learns:
+        # One that fits and is refused has nothing new to learn.
+        if learns or (not fits and route.runs is not None and route.runs.learns_alone):
             self._run.missed(route, header, command)
         self._process(route, command)
 

@@ -1,4 +1,4 @@
-"""Bounds of TLS handshakes: how many run at once, and how fast an address may fail.
+"""Bounds of TLS handshakes: how many run at once, and how many a failing address may begin.
 
 A handshake costs a server up to a millisecond of CPU, and a peer some bytes. So peers that only begin handshakes, or
 fail them a thousand times a second, would take the event loop from those that are served. Three bounds hold, whoever
@@ -6,8 +6,8 @@ connects:
 
 - At most ``MAX_RUNNING`` handshakes run, and an address has no more of them than it leaves free for others, so that
   peers which begin and never go on leave room.
-- An address that has failed more than ``_FREE`` times within as many seconds begins one at a time, every ``PACE_S``. So
-  a thousand failures a second cost the CPU of ten.
+- A failing address (``failed_connections``) begins one at a time, every ``PACE_S``. So a thousand failures a second
+  cost the CPU of ten.
 - What may not begin waits with the bytes it has sent: ``MAX_WAITING`` in all, ``MAX_WAITING_OF_ADDRESS`` of an address.
   Beyond that a connection is closed.
 
@@ -18,24 +18,16 @@ import asyncio
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+from rocketbroker.common.address_debts import AddressDebts
+from rocketbroker.transport.failed_connections import FailedConnections
 
 MAX_RUNNING: Final = 256
 MAX_WAITING: Final = 1_024
 MAX_WAITING_OF_ADDRESS: Final = 64
-#: Seconds between two handshakes of an address that has failed often.
+#: Seconds between two handshakes of a failing address.
 PACE_S: Final = 0.1
-_FREE: Final = 10.0
-_MAX_DEBT: Final = 60.0
-_MAX_ADDRESSES: Final = 10_000
-
-
-class _Debt(NamedTuple):
-    """Failures of an address that time has not taken away, and when its next handshake may begin."""
-
-    failures: float
-    since: float
-    next_at: float
 
 
 class Ticket:
@@ -60,6 +52,7 @@ class HandshakeLimits:
     """Places of handshakes on one port.
 
     Args:
+        failed: takes those that failed, and knows the addresses that do.
         time: a clock that never goes back, in seconds.
 
     Attributes:
@@ -67,14 +60,15 @@ class HandshakeLimits:
         waiting: number of those that wait.
     """
 
-    def __init__(self, time: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, failed: FailedConnections, time: Callable[[], float] = time.monotonic) -> None:
+        self._failed = failed
         self._time = time
         self.begun = self.waiting = 0
         self._running = 0
         self._running_of: Counter[bytes] = Counter()
         self._queues: OrderedDict[bytes, deque[Ticket]] = OrderedDict()
-        # The latest failure last.
-        self._debts: OrderedDict[bytes, _Debt] = OrderedDict()
+        # A debt of one, which is gone after PACE_S, for each handshake of a failing address.
+        self._begun = AddressDebts(1 / PACE_S, 1)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
 
@@ -107,7 +101,7 @@ class HandshakeLimits:
             if not self._running_of[key]:
                 del self._running_of[key]
             if failed:
-                self._failed(key)
+                self._failed.add(key)
         else:
             self._queues[key].remove(ticket)
             self.waiting -= 1
@@ -126,32 +120,22 @@ class HandshakeLimits:
         self._timer_at = when
         self._timer = asyncio.get_running_loop().call_later(max(when - self._time(), 0.0), self._begin_waiting)
 
-    def _failed(self, key: bytes) -> None:
-        now = self._time()
-        known = self._debts.pop(key, _Debt(0.0, now, now))
-        failures = min(max(known.failures - (now - known.since), 0.0) + 1, _MAX_DEBT)
-        self._debts[key] = _Debt(failures, now, max(known.next_at, now + PACE_S if failures > _FREE else now))
-        if len(self._debts) > _MAX_ADDRESSES:
-            self._debts.popitem(last=False)
-
     def _begins_at(self, key: bytes, now: float) -> float:
         """Return when a handshake of an address may begin: now, later, or never before another one ends."""
         held = self._running_of.get(key, 0)
         if held >= MAX_RUNNING - self._running:
             return float("inf")
-        debt = self._debts.get(key)
-        if debt is None or debt.failures - (now - debt.since) <= _FREE:
+        if not self._failed.is_failing(key):
             return now
-        return float("inf") if held else debt.next_at
+        return float("inf") if held else now + self._begun.of(key, now) * PACE_S
 
     def _start(self, ticket: Ticket, now: float) -> None:
         ticket.is_running = True
         self.begun += 1
         self._running += 1
         self._running_of[ticket.key] += 1
-        debt = self._debts.get(ticket.key)
-        if debt is not None:
-            self._debts[ticket.key] = debt._replace(next_at=now + PACE_S)
+        if self._failed.is_failing(ticket.key):
+            self._begun.add(ticket.key, now)
 
     def _begin_waiting(self) -> None:
         """Begin the handshakes that may, one of each address, and look again when the next one may."""

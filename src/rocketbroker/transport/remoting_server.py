@@ -11,6 +11,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport.connection import RemotingConnection
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
+from rocketbroker.transport.failed_connections import FailedConnections, admitting
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 from rocketbroker.transport.request_meter import RequestMeter
 from rocketbroker.transport.tls_transport import FirstByte, ServerTls
@@ -150,7 +151,9 @@ class RemotingServer:
         self.host = host
         self.port = port
         self._sockets: Sequence[socket.socket] = ()
-        self._endpoint = Endpoint("server", routes, limits, hooks)
+        # Accounts of a server with TLS are those of its handshakes.
+        failed = None if tls is None else tls.failed_connections
+        self._endpoint = Endpoint("server", routes, limits, hooks, failed=failed)
         self._servers: list[asyncio.Server] = []
 
     @property
@@ -167,6 +170,11 @@ class RemotingServer:
     def rejected_connections(self) -> Mapping[str, int]:
         """Number of rejected connections by cause: the setting whose limit was reached."""
         return self._endpoint.rejected_connections
+
+    @property
+    def failed_connections(self) -> FailedConnections:
+        """Failed connections by address."""
+        return self._endpoint.failed
 
     def readmit(self) -> None:
         """Choose the audience of every open connection again, after a change of settings."""
@@ -196,7 +204,8 @@ class RemotingServer:
     async def _listen(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         listen(sock, _BACKLOG)  # uvloop would leak a socket that cannot listen
-        server = await loop.create_server(self._new_connection, sock=sock, backlog=_BACKLOG)
+        new_connection = admitting(self._endpoint.failed, self._new_connection)
+        server = await loop.create_server(new_connection, sock=sock, backlog=_BACKLOG)
         self._servers.append(server)
 
     def _new_connection(self) -> asyncio.BaseProtocol:

@@ -9,7 +9,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.fields import DAY_MS
@@ -20,6 +20,7 @@ from rocketbroker.common.private_files import check_key_mode
 log = logging.getLogger(__name__)
 
 _WARN_MS: Final = 30 * DAY_MS
+_WARN_PART: Final = 0.1  # of the life of a revocation list, which may be a day
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -150,6 +151,16 @@ def _trust(context: ssl.SSLContext, path: str, name: str, purpose: ssl.Purpose) 
         context.load_verify_locations(path)
     except OSError as error:
         raise ConfigError(f"{name}: {path} cannot be used: {error}; name a file of certificates in PEM") from error
+    if context.cert_store_stats()["crl"]:
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+class _Expiry(NamedTuple):
+    """Expiry of a certificate or a revocation list, with the time before it at which warnings begin."""
+
+    subject: str
+    at_ms: int
+    warn_ms: int
 
 
 class WatchedContext:
@@ -157,7 +168,7 @@ class WatchedContext:
 
     Args:
         make: makes the context; raises ConfigError.
-        files: the files it reads, its certificate first.
+        files: the files it reads, its certificate first, that of issuers last.
         name: name for the log.
         clock: source of the time.
 
@@ -180,11 +191,13 @@ class WatchedContext:
         self._seen = self._look()
         self.current = make()
         self.renewed = 0
-        self._certificate = files[0]
+        self._certificate, self._issuers = files[0], files[-1]
         self._clock = clock or SystemClock()
-        self._warn_at_ms = 0
+        # Times of the next warnings, by what expires and whether it has.
+        self._warn_at_ms: dict[tuple[_Expiry, bool], int] = {}
         self._failure = ""
         self.expires_ms = self._expiry()
+        self._list_expiries = self._expiries_of_lists(self.current)
         self._warn()
 
     def _expiry(self) -> int | None:
@@ -194,20 +207,38 @@ class WatchedContext:
             return None
         return expiry_ms(Path(self._certificate)) if self._certificate else None
 
+    def _expiries_of_lists(self, context: ssl.SSLContext) -> list[_Expiry]:
+        """Return the expiries of the revocation lists that a context has."""
+        if not context.cert_store_stats()["crl"]:
+            return []
+        try:
+            from rocketbroker.common.certificates import list_expiries
+        except ModuleNotFoundError:
+            return []
+        return [
+            _Expiry(
+                f"revocation list of {each.issuer}, without which its certificates are rejected, {self._issuers},",
+                each.to_ms,
+                min(_WARN_MS, int((each.to_ms - each.from_ms) * _WARN_PART)),
+            )
+            for each in list_expiries(Path(self._issuers))
+        ]
+
     def _warn(self) -> None:
-        """Log an expiry that is near, once a day."""
+        """Log expiries that are near, each once a day and when it has come."""
         now = self._clock.time_ms()
-        if self.expires_ms is None or self.expires_ms - now > _WARN_MS or now < self._warn_at_ms:
-            return
-        self._warn_at_ms = now + DAY_MS
-        left = (self.expires_ms - now) / DAY_MS
-        when = "has expired" if left <= 0 else f"expires in {left:.1f} days"
-        log.warning(
-            "TLS: the certificate of %s, %s, %s; replace the file: it is read again",
-            self._name,
-            self._certificate,
-            when,
-        )
+        expiries = list(self._list_expiries)
+        if self.expires_ms is not None:
+            subject = f"certificate of {self._name}, {self._certificate},"
+            expiries.append(_Expiry(subject, self.expires_ms, _WARN_MS))
+        for each in expiries:
+            left_ms = each.at_ms - now
+            key = each, left_ms <= 0
+            if left_ms > each.warn_ms or now < self._warn_at_ms.get(key, 0):
+                continue
+            self._warn_at_ms[key] = now + DAY_MS
+            when = "has expired" if left_ms <= 0 else f"expires in {left_ms / DAY_MS:.1f} days"
+            log.warning("TLS: the %s %s; replace the file: it is read again", each.subject, when)
 
     def _look(self) -> list[tuple[int, int, int] | None]:
         """Return what changes with the content of each file."""
@@ -221,8 +252,8 @@ class WatchedContext:
                 found.append((status.st_mtime_ns, status.st_ino, status.st_size))
         return found
 
-    def _remake(self) -> tuple[ssl.SSLContext, int | None]:
-        """Return the context of the changed files, and the expiry of their certificate (blocks).
+    def _remake(self) -> tuple[ssl.SSLContext, int | None, list[_Expiry]]:
+        """Return the context of the changed files, and the expiries of their certificate and lists (blocks).
 
         Raises:
             ConfigError: A file cannot be used.
@@ -230,7 +261,7 @@ class WatchedContext:
         context, expires_ms = self._make(), self._expiry()
         if expires_ms is not None and expires_ms <= self._clock.time_ms() < (self.expires_ms or 0):
             raise ConfigError(f"the certificate {self._certificate} has expired; name one that is valid")
-        return context, expires_ms
+        return context, expires_ms, self._expiries_of_lists(context)
 
     async def renew(self) -> None:
         """Make the context again if a file has changed; keep the old one if the files cannot be used.
@@ -242,7 +273,7 @@ class WatchedContext:
         if seen == self._seen:
             return
         try:
-            context, expires_ms = await asyncio.to_thread(self._remake)
+            context, expires_ms, list_expiries = await asyncio.to_thread(self._remake)
         except ConfigError as error:
             if str(error) != self._failure:
                 self._failure = str(error)
@@ -251,8 +282,8 @@ class WatchedContext:
             self._failure = ""
             # A file that changed meanwhile is seen at the next look.
             self._seen, self.current = seen, context
-            self.expires_ms = expires_ms
-            self._warn_at_ms = 0
+            self.expires_ms, self._list_expiries = expires_ms, list_expiries
+            self._warn_at_ms.clear()
             self.renewed += 1
             log.info("TLS: new connections use the changed files of %s", self._name)
 

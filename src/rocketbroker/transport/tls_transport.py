@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from rocketbroker.codec.message.message_id import host_bytes, join_address
+from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.codec.remoting.handler import Buffer
-from rocketbroker.common.address_shares import address_key
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.common.lifecycle import TaskOwner
 from rocketbroker.transport.access import is_this_machine
+from rocketbroker.transport.failed_connections import FailedConnections, peer_key
 from rocketbroker.transport.handshake_limits import HandshakeLimits, Ticket
 
 if TYPE_CHECKING:
@@ -29,6 +29,26 @@ log = logging.getLogger(__name__)
 
 # Gives the context of the next connection: files of certificates change.
 CurrentContext = Callable[[], ssl.SSLContext]
+
+_HINTS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls.server.need.client.auth demands a certificate of the client",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the issuer of tls.server.certPath",
+    "UNSUPPORTED_PROTOCOL": "the client offers only versions of TLS that tls.protocols excludes",
+    "NO_SHARED_CIPHER": "the client offers none of tls.ciphers",
+}
+_NO_ISSUER: Final = "tls.server.trustCertPath does not have its issuer"
+# By the numbers of X509_V_ERR_ in OpenSSL's x509_vfy.h, whose texts differ between versions.
+_VERIFY_HINTS: Final = {
+    3: "tls.server.trustCertPath has revocation lists, but none of its issuer; append one",
+    10: "the client needs a new one",
+    11: "the revocation list in tls.server.trustCertPath is for later, or this machine's time is wrong",
+    12: "replace the revocation list in tls.server.trustCertPath by the issuer's present one",
+    18: _NO_ISSUER,
+    19: _NO_ISSUER,
+    20: _NO_ISSUER,
+    21: _NO_ISSUER,
+    23: "a revocation list in tls.server.trustCertPath has it",
+}
 
 # Bytes that OpenSSL is given at a time.
 _PIECE: Final = 64 * 1024
@@ -310,8 +330,8 @@ async def open_connection(
 # begins with its length, whose first byte is that only above 369 MB, which no limit allows.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 10.0
-# A client sends its hello and then waits for the server's; post-quantum keys take some kilobytes.
-_MOST_BEFORE_HANDSHAKE: Final = 64 * 1024
+#: Most bytes of a handshake that waits. A client's hello has some kilobytes of post-quantum keys at most.
+MOST_BEFORE_HANDSHAKE: Final = 64 * 1024
 _HANDSHAKE: Final = b"\x16"
 
 
@@ -349,7 +369,8 @@ class ServerTls:
 
     Attributes:
         failed: number of handshakes that failed.
-        handshakes: bounds of them.
+        failed_connections: those of all ports with these settings, by address.
+        handshakes: bounds of handshakes.
         plain_text: number of connections in plain text from other machines.
         last_plain_text: IP address of the last one.
     """
@@ -358,7 +379,8 @@ class ServerTls:
         self._context = context
         self.plain = plain
         self.failed = 0
-        self.handshakes = HandshakeLimits()
+        self.failed_connections = FailedConnections()
+        self.handshakes = HandshakeLimits(self.failed_connections)
         self.plain_text = 0
         self.last_plain_text = ""
         self._refusals = RefusalLog(log)
@@ -485,14 +507,11 @@ class _ServerTransport(TlsTransport):
 
 def _cause(error: Exception) -> str:
     """Return the reason of a failed handshake, with what to do about the usual ones."""
-    text = getattr(error, "reason", None) or str(error)
-    hint = {
-        "PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls.server.need.client.auth demands a certificate of the client",
-        "CERTIFICATE_VERIFY_FAILED": "tls.server.trustCertPath does not have the issuer of the client's certificate",
-        "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the issuer of tls.server.certPath",
-        "UNSUPPORTED_PROTOCOL": "the client offers only versions of TLS that tls.protocols excludes",
-        "NO_SHARED_CIPHER": "the client offers none of tls.ciphers",
-    }.get(text)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text, hint = f"the client's certificate: {error.verify_message}", _VERIFY_HINTS.get(error.verify_code)
+    else:
+        text = getattr(error, "reason", None) or str(error)
+        hint = _HINTS.get(text)
     return f"{text} ({hint})" if hint else text
 
 
@@ -533,8 +552,8 @@ class FirstByte(asyncio.Protocol):
             return
         if self._ticket is not None:
             self._received += data
-            if len(self._received) > _MOST_BEFORE_HANDSHAKE:
-                self._refuse(f"it sent more than {_MOST_BEFORE_HANDSHAKE:,} bytes before its handshake")
+            if len(self._received) > MOST_BEFORE_HANDSHAKE:
+                self._refuse(f"it sent more than {MOST_BEFORE_HANDSHAKE:,} bytes before its handshake")
         elif data[:1] == _HANDSHAKE:
             self._received = data
             self._ask()
@@ -543,15 +562,14 @@ class FirstByte(asyncio.Protocol):
             self._plain.set_protocol(cast("asyncio.BaseProtocol", self._protocol))
             deliver(self._protocol, data)
         else:
-            self._tls.refuse(
-                self._plain.get_extra_info("peername"), "it is in plain text, and tls.server.mode=enforcing demands TLS"
-            )
+            peer = self._plain.get_extra_info("peername")
+            self._tls.refuse(peer, "it is in plain text, and tls.server.mode=enforcing demands TLS")
+            self._tls.failed_connections.add(peer_key(peer))
             self._plain.close()
 
     def _ask(self) -> None:
         """Begin the handshake, wait for a place, or close."""
-        peer = self._plain.get_extra_info("peername")
-        key = address_key(host_bytes(peer[0].removeprefix("::ffff:"), peer[1])) if isinstance(peer, tuple) else b""
+        key = peer_key(self._plain.get_extra_info("peername"))
         self._ticket = ticket = self._tls.handshakes.ask(key, self._begin)
         if ticket is None:
             self._refuse("too many handshakes wait, or too many of its address have failed")

@@ -10,14 +10,16 @@ pytest.importorskip("grpc", reason="the extra grpc is not installed")
 
 from rocketbroker.app import grpc_port
 from rocketbroker.app.grpc_port import broker_port, cluster_port
-from rocketbroker.common.certificates import self_signed_certificate
+from rocketbroker.common.certificates import RevocationListError, self_signed_certificate
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
+from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.config.transport_config import TransportConfig
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.proxy.messaging_pb2 import AddressScheme
 from tests.support.running import running
+from tests.support.tls_files import TlsFiles
 from tests.support.waiting import until
 
 NOWHERE = "127.0.0.1:1"
@@ -119,6 +121,55 @@ def test_a_brokers_port_has_the_users_of_the_broker_alone(tmp_path: Path):
     path.write_text('{"authenticationEnabled": true}')
     with pytest.raises(ConfigError, match="needs the same in the settings of the broker"):
         broker_port(None, BrokerConfig(proxy_config_path=str(path)), TransportConfig(), SystemClock())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_self_signed", [False, True])
+@pytest.mark.parametrize("demand", ["none", "optional", "require"])
+def test_a_broker_demands_certificates_on_its_grpc_port_too(
+    demand: str, is_self_signed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    files = TlsFiles(tmp_path)
+    given = files.of_server(mode="enforcing", need_client_auth=demand, trustCertPath=str(files.ca))
+    if is_self_signed:
+        own = {f"tls.server.{each}Path" for each in ("cert", "key")}
+        given = {name: value for name, value in given.items() if name not in own} | {"tls.test.mode.enable": "true"}
+    found = grpc_port._tls_entries(TransportConfig.model_validate(given))
+    settings = load_proxy_settings(None, [], found).proxy
+    assert (settings.tls_test_mode_enable, settings.grpc_plain_text_enable) == (is_self_signed, False)
+    tls = grpc_port._tls(settings)
+    assert tls is not None
+    assert tls.certificate.client_issuers == (files.ca.read_bytes() if demand == "require" else b"")
+    entries = {each.key: each.value for each in found}
+    assert entries["tlsTrustCertPath"] == (str(files.ca) if demand == "require" else "")
+    assert ("need.client.auth=optional counts for the other ports" in caplog.text) is (demand == "optional")
+
+
+def test_issuers_of_the_system_are_those_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files = TlsFiles(tmp_path)
+    given = TransportConfig.model_validate(files.of_server(need_client_auth="require", authClient="true"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))
+    assert grpc_port._issuers(given) == str(files.ca)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(ConfigError, match=r"name one by tls\.server\.trustCertPath"):
+        grpc_port._issuers(given)
+
+
+def test_a_revocation_list_counts_even_if_the_certificate_cannot_be_used(tmp_path: Path):
+    files = TlsFiles(tmp_path)
+    config = ProxyConfig(
+        tls_test_mode_enable=False,
+        tls_cert_path=f"{tmp_path}/server.pem",
+        tls_key_path=f"{tmp_path}/server.key",
+        tls_trust_cert_path=str(files.ca),
+    )
+    tls = grpc_port._tls(config)
+    assert tls is not None
+    assert tls.reload is not None
+    assert tls.reload() == tls.certificate
+    (tmp_path / "server.key").unlink()
+    files.ca.write_bytes(files.authority.chain + files.revocation_list("client"))
+    with pytest.raises(RevocationListError):
+        tls.reload()
 
 
 def test_a_certificate_that_is_missing_is_an_error():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketbroker.auth import failed_attempts
 from rocketbroker.auth.failed_attempts import MAX_DELAY_S, FailedAttempts
+from rocketbroker.common import address_debts
 from tests.support.fakes import FakeClock
 
 
@@ -61,7 +61,7 @@ def test_a_peer_without_an_address_is_slowed_down_too(attempts: FailedAttempts):
 
 
 def test_memory_is_bounded_and_the_latest_are_kept(attempts: FailedAttempts, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(failed_attempts, "MAX_ADDRESSES", 100)
+    monkeypatch.setattr(address_debts, "MAX_ADDRESSES", 100)
     for _ in range(10):
         attempts.failed("10.0.0.1")
     for number in range(1_000):

@@ -19,12 +19,15 @@ from cryptography.hazmat.primitives.serialization import (
 from rocketbroker.common import certificates
 from rocketbroker.common.certificates import (
     CertificateAuthority,
+    RevocationListError,
     ServerCertificate,
     load_certificate,
+    load_issuers,
     self_signed_certificate,
 )
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.errors import ConfigError
+from tests.support.tls_files import TlsFiles
 
 
 class FixedClock(SystemClock):
@@ -93,6 +96,59 @@ def test_an_encrypted_key_is_opened(made: ServerCertificate, paths: tuple[Path, 
 
 def test_a_key_without_encryption_needs_no_password(made: ServerCertificate, paths: tuple[Path, Path]):
     assert load_certificate(*paths, "unused") == made
+
+
+@pytest.mark.parametrize("content", [None, b"no PEM", b"\xff", b""])
+def test_issuers_of_clients_are_certificates(made: ServerCertificate, tmp_path: Path, content: bytes | None):
+    path = tmp_path / "issuers.pem"
+    path.write_bytes(made.chain * 2)
+    assert load_issuers(path) == made.chain * 2
+
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"tlsTrustCertPath: {path} cannot be used: .*; name a file of certificates"):
+        load_issuers(path)
+
+
+def test_grpc_takes_no_revocation_lists(tmp_path: Path):
+    files = TlsFiles(tmp_path)
+    files.ca.write_bytes(files.ca.read_bytes() + files.revocation_list("client"))
+    with pytest.raises(RevocationListError, match="has revocation lists, which gRPC does not check; set tlsTrustCertP"):
+        load_issuers(files.ca)
+    files.ca.write_bytes(files.revocation_list("client"))
+    with pytest.raises(RevocationListError, match="has revocation lists"):
+        load_issuers(files.ca)
+
+
+def test_comments_among_issuers_may_have_any_letters(made: ServerCertificate, tmp_path: Path):
+    path = tmp_path / "issuers.pem"
+    path.write_bytes("# Főtanúsítvány\n".encode() + made.chain + b"# \xe9\n" + made.chain)
+    assert load_issuers(path) == path.read_bytes()
+
+
+def test_issuers_that_are_known_are_not_parsed_again(tmp_path: Path):
+    path = tmp_path / "issuers.pem"
+    path.write_bytes(b"no PEM")
+    assert load_issuers(path, b"no PEM") == b"no PEM"
+    with pytest.raises(ConfigError, match="cannot be used"):
+        load_issuers(path, b"other")
+
+
+def test_issuers_that_are_replaced_while_they_are_read_are_refused(
+    made: ServerCertificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "issuers.pem"
+    path.write_bytes(made.chain)
+
+    class Slow(ssl.SSLContext):
+        def load_verify_locations(self, *args: Any, **more: Any) -> None:
+            super().load_verify_locations(*args, **more)
+            path.write_bytes(made.chain * 2)
+
+    monkeypatch.setattr(ssl, "SSLContext", Slow)
+    with pytest.raises(ConfigError, match="changed while it was read"):
+        load_issuers(path)
 
 
 @pytest.mark.parametrize(("index", "name"), [(0, "tlsCertPath"), (1, "tlsKeyPath")])

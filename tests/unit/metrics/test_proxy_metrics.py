@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketbroker.auth.access_copy import AccessCopy
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import RocketBrokerError
@@ -26,6 +26,8 @@ class Proxy:
         times.add(0.5)
         self.calls: dict[tuple[str, str], Histogram] | None = {("SendMessage", "ok"): times}
         self.open_calls = 3
+        self.failed_handshakes: int | None = None
+        self.rejected_connections = {"failedConnections": 7}
         self.masters: int | RocketBrokerError = 2
         self.asked = asyncio.Event()
         self.report = ProxyReport(ProxyConfig(**settings), "host-1", self, LoopWatch(), self._find)  # type: ignore[arg-type]
@@ -45,7 +47,7 @@ class Access:
 
     def __init__(self, problem: str = "") -> None:
         self.problem = problem
-        self.guard = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), CheckedCodes())
+        self.guard = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), Checks())
 
 
 async def test_a_proxy_is_up_and_times_its_calls():
@@ -56,6 +58,16 @@ async def test_a_proxy_is_up_and_times_its_calls():
     assert f'{up},node_type="proxy",proxy_mode="cluster"}} 1.0' in page
     assert f"rocketbroker_grpc_open_calls{{{common}}} 3.0" in page
     assert f'rocketbroker_grpc_call_seconds_count{{{common},method="SendMessage",code="ok"}} 1.0' in page
+    assert "handshake" not in page
+
+
+async def test_handshakes_that_failed_are_counted_on_a_port_with_tls():
+    proxy = Proxy()
+    proxy.failed_handshakes = 2
+
+    assert 'rocketbroker_grpc_tls_handshake_failures_total{cluster="DefaultCluster"' in (page := await proxy.page())
+    assert 'node_id="host-1"} 2.0' in page
+    assert 'node_id="host-1",cause="failedConnections"} 7.0' in page
 
 
 async def test_settings_name_the_proxy():
@@ -94,7 +106,7 @@ def test_a_proxy_that_checks_calls_is_ready_once_it_knows_users():
 
 async def test_refused_calls_are_counted():
     access = Access()
-    access.guard.denied = 3
+    access.guard.refusals.denied = 3
     report = ProxyReport(ProxyConfig(), "host-1", Proxy(), LoopWatch(), Proxy()._find, access)
     page = b"".join([each async for each in write(await report.report())]).decode()
     assert 'cause="authorization"} 3.0' in page

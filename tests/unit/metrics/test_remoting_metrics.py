@@ -87,7 +87,7 @@ def test_a_port_with_tls_has_its_expiry_and_failed_handshakes():
 
 def test_refusals_of_access_control_have_their_cause():
     attempts = SimpleNamespace(failures=5, delayed=2)
-    guard: Any = SimpleNamespace(failed_attempts=attempts, denied=3)
+    guard: Any = SimpleNamespace(refusals=SimpleNamespace(failed_attempts=attempts, denied=3))
     server: Any = SimpleNamespace(meter=RequestMeter({}), rejected_connections={})
     denied, delayed = RemotingMetricsManager(server, guard).access()
     assert samples(denied) == [({"cause": "authentication"}, 5), ({"cause": "authorization"}, 3)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.proxy.first_byte_relay import FirstByteRelay
+from rocketbroker.transport import failed_connections
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
 
 
@@ -176,6 +177,155 @@ async def test_without_a_server_the_connection_is_closed(caplog: pytest.LogCaptu
     assert "no connection within the process" in caplog.text
 
 
+async def test_a_handshake_that_the_process_has_no_socket_for_is_no_failure_of_the_client():
+    async with relayed() as found:
+        (found.folder / "tls").unlink()
+        reader, writer = await found.connect()
+        writer.write(b"\x16")
+        await is_closed(reader)
+        writer.close()
+        await until(lambda: not found.relay._ends)
+        assert (found.relay.handshakes.begun, found.relay.failed.count) == (1, 0)
+
+
+@pytest.fixture
+def one_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one handshake of an address run."""
+    monkeypatch.setattr("rocketbroker.transport.handshake_limits.MAX_RUNNING", 2)
+
+
+@pytest.mark.usefixtures("one_handshake")
+async def test_a_handshake_that_waits_is_read_on():
+    async with relayed() as found:
+        limits = found.relay.handshakes
+        running, leaving = await found.connect(), await found.connect()
+        running[1].write(b"\x16")
+        await until(lambda: limits.begun == 1)
+        leaving[1].write(b"\x16")
+        await until(lambda: limits.waiting == 1)
+        leaving[1].close()
+        await until(lambda: not limits.waiting)
+
+        reader, waiting = await found.connect()
+        waiting.write(b"\x16ab")
+        await until(lambda: limits.waiting == 1)
+        waiting.write(b"cd")
+        await until(lambda: found.relay.held_bytes == 6)
+        running[1].close()
+        assert await reader.readexactly(len(b"tls:\x16abcd")) == b"tls:\x16abcd"
+        waiting.close()
+
+
+@pytest.mark.usefixtures("one_handshake")
+async def test_a_handshake_that_waits_keeps_few_bytes(caplog: pytest.LogCaptureFixture):
+    async with relayed() as found:
+        running, waiting = await found.connect(), await found.connect()
+        running[1].write(b"\x16")
+        await until(lambda: found.relay.handshakes.begun == 1)
+        waiting[1].write(b"\x16")
+        await until(lambda: found.relay.handshakes.waiting == 1)
+        waiting[1].write(bytes(64 * 1024))
+        await is_closed(waiting[0])
+        assert "it sent more than 65,536 bytes before its handshake" in caplog.text
+        for _, writer in (running, waiting):
+            writer.close()
+
+
+@pytest.mark.usefixtures("one_handshake")
+async def test_no_handshake_begins_in_a_stop():
+    async with relayed() as found:
+        limits = found.relay.handshakes
+        running, waiting = await found.connect(), await found.connect()
+        running[1].write(b"\x16")
+        await until(lambda: found.tls.peers)
+        waiting[1].write(b"\x16")
+        await until(lambda: limits.waiting == 1)
+        for end in found.relay._ends:
+            if end.other is not None and end.handshake is not None:
+                end.handshake.end(failed=False)  # the one that waits is next
+        for _, writer in (running, waiting):
+            writer.close()
+        await found.relay.stop()
+        assert (limits.begun, limits.waiting, found.relay.failed.count) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("by_grpc", [True, False])
+async def test_a_handshake_that_fails_is_logged(caplog: pytest.LogCaptureFixture, *, by_grpc: bool):
+    async with relayed() as found:
+        reader, writer = await found.connect()
+        writer.write(b"\x16bye" if by_grpc else b"\x16")
+        if by_grpc:
+            await is_closed(reader)
+        else:
+            await reader.readexactly(len(b"tls:\x16"))
+        writer.close()
+        await until(lambda: not found.relay._ends)
+        assert found.relay.failed.count == 1
+    reason = "gRPC refused it" if by_grpc else "the client closed it"
+    assert f"the handshake failed: {reason}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("size", "failures", "stays"),
+    [(64, 0, False), (64, 0, True), (19, 1, False)],
+    ids=["settings", "settings of a server that stays", "alert"],
+)
+async def test_the_answer_to_a_client_that_has_left_decides(size: int, failures: int, *, stays: bool):
+    may_close, closed = asyncio.Event(), asyncio.Event()
+    if not stays:
+        may_close.set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.write(record(22, 64))
+        await reader.read()
+        writer.write(record(23, size))
+        await may_close.wait()
+        writer.close()
+        closed.set()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = await asyncio.start_unix_server(handle, folder / "tls")
+        relay = FirstByteRelay("127.0.0.1", 0, folder, None, folder / "tls", 20.0)
+        await relay.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(b"\x16")
+        await reader.readexactly(69)
+        writer.write(record(23, 64))
+        writer.close()
+        try:
+            await until(lambda: not relay._ends)
+        finally:
+            may_close.set()
+            await closed.wait()
+            await relay.stop()
+            server.close()
+    assert (relay.handshakes._running, relay.failed_handshakes, relay.failed.count) == (0, failures, failures)
+
+
+async def test_an_address_that_talks_plain_text_to_a_port_of_tls_is_failing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in (("FREE", 2), ("BURST", 3)):
+        monkeypatch.setattr(failed_connections, name, value)
+    relay = FirstByteRelay("127.0.0.1", 0, tmp_path, None, tmp_path / "tls", 20.0)
+    # The time stands still: a slow machine serves no more of them.
+    relay.failed._time = lambda: 100.0
+    await relay.start()
+    for _ in range(8):
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(b"PRI")
+        await is_closed(reader)
+        writer.close()
+    await relay.stop()
+    assert (relay.failed_handshakes, relay.rejected_connections) == (6, {"failedConnections": 2})
+
+
+def record(kind: int, size: int) -> bytes:
+    return bytes([kind, 3, 3, 0, size]) + bytes(size)
+
+
 async def test_connections_have_a_limit(caplog: pytest.LogCaptureFixture):
     async with relayed(limits=ConnectionLimits(max_connections=2)) as found:
         first, second = await found.connect(), await found.connect()
@@ -227,7 +377,8 @@ async def test_requests_that_are_handled_are_not_held():
         await until(lambda: not found.relay._ends)
 
 
-async def test_a_stop_ends_connections_within_bounded_time():
+async def test_a_stop_ends_connections_within_bounded_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rocketbroker.proxy.first_byte_relay._LINGER_S", 0.05)
     async with relayed() as found:
         silent, speaking = await found.connect(), await found.connect()
         speaking[1].write(b"hello")

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Never
 
 import grpc
@@ -22,15 +23,21 @@ import uvloop
 from google.protobuf.message import Message
 
 from rocketbroker.auth.access_copy import AccessCopy
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common import event_log
-from rocketbroker.common.certificates import ServerCertificate, self_signed_certificate
+from rocketbroker.common.certificates import (
+    ServerCertificate,
+    load_certificate,
+    load_issuers,
+    self_signed_certificate,
+)
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.common.errors import BrokerResponseError, ConfigError
 from rocketbroker.proxy import messaging_pb2 as pb
+from rocketbroker.proxy import relayed_handshake
 from rocketbroker.proxy.call_context import OK, CallContext, StatusError
 from rocketbroker.proxy.call_guard import CallGuard
 from rocketbroker.proxy.grpc_server import SERVICE, GrpcLimits, GrpcServer, Tls, methods_of
@@ -53,6 +60,7 @@ from tests.support.http2_frames import (
     headers_of,
 )
 from tests.support.proxy_brokers import FakeBrokers
+from tests.support.tls_files import TlsFiles
 from tests.support.waiting import turns
 
 MAX_BODY_SIZE = ProxyConfig().max_message_size
@@ -208,7 +216,7 @@ def test_calls_that_come_while_the_loop_is_busy_wait(running: Running):
             f"/{SERVICE}/SendMessage", pb.SendMessageRequest.SerializeToString, pb.SendMessageResponse.FromString
         )
         # The relay stands still as well; what is in the buffers has more than 1,000 calls.
-        sent = [call.future(send(1), timeout=60, metadata=METADATA) for _ in range(4000)]
+        sent = [call.future(send(1), timeout=60, metadata=METADATA) for _ in range(2000)]
         goes_on.set()
         assert {each.result().status.code for each in sent} == {pb.OK}
 
@@ -698,19 +706,19 @@ def test_a_call_whose_request_is_late_fails_and_leaves_room(name: str, caplog: p
             if kind == HEADERS and flags & END_STREAM:
                 ended.append(payload)
         assert all(b"the request was not complete within 0.2 s" in each for each in ended)
-        assert served(channel)
+        wait_for(lambda: served(channel))
 
     assert f"gRPC port: {name} of 127.0.0.1:" in caplog.text
     assert "DEADLINE_EXCEEDED: the request was not complete within 0.2 s" in caplog.text
 
 
 def test_a_telemetry_stream_stays_open_after_its_first_command():
-    limits = GrpcLimits(connections=ConnectionLimits(frame_timeout_s=0.2))
+    limits = GrpcLimits(connections=ConnectionLimits(frame_timeout_s=0.5))
     with Running(uvloop.new_event_loop(), limits) as running, running.channel(tls=False) as channel:
         commands = Commands(PRODUCER)
         stream = method(channel, "Telemetry")(commands)
         assert next(stream).HasField("settings")
-        call = poll(running, channel, timeout=0.5)  # longer than the limit
+        call = poll(running, channel, timeout=1.0)  # longer than the limit
         with pytest.raises(grpc.RpcError):
             list(call)
         commands._queue.put(PRODUCER)
@@ -799,6 +807,39 @@ def test_a_certificate_is_replaced_while_connections_stay(caplog: pytest.LogCapt
     assert caplog.messages.count("gRPC port: the certificate has been replaced (tlsCertPath)") == 1
 
 
+def call_with(running: Running, files: TlsFiles) -> object:
+    """Return the status of a call by a client that shows a certificate; an error of grpcio if it is not admitted."""
+    pair = [(files.folder / f"client.{kind}").read_bytes() for kind in ("key", "pem")]
+    trusted = grpc.ssl_channel_credentials(files.authority.chain, *pair)
+    options = [("grpc.ssl_target_name_override", "localhost")]
+    with grpc.secure_channel(running.address, trusted, options=options) as channel:
+        return method(channel, "SendMessage")(send(1)).status.code
+
+
+def test_no_certificate_is_admitted_by_issuers_with_a_revocation_list(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    files = TlsFiles(tmp_path, ["localhost"])
+    made = load_certificate(tmp_path / "server.pem", tmp_path / "server.key")
+
+    def reload() -> ServerCertificate:
+        return made._replace(client_issuers=load_issuers(files.ca))
+
+    with Running(uvloop.new_event_loop(), certificate=reload(), reload=reload) as running:
+        assert call_with(running, files) == pb.OK
+        files.ca.write_bytes(files.authority.chain + files.revocation_list())
+        for _ in range(2):
+            running.run(running.server._renew_certificate(reload, 1))
+            with pytest.raises(grpc.RpcError) as raised:
+                call_with(running, files)
+            assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+        files.ca.write_bytes(files.authority.chain)
+        running.run(running.server._renew_certificate(reload, 1))
+        assert call_with(running, files) == pb.OK
+
+    [line] = [each for each in caplog.messages if "new TLS connections are rejected" in each]
+    assert "set tlsTrustCertPath in rmq-proxy.json to a file without any and restart" in line
+    assert "mqadmin updateUser -s disable" in line
+
+
 def test_a_port_for_tls_alone_has_limits_too(caplog: pytest.LogCaptureFixture):
     limits = GrpcLimits(connections=ConnectionLimits(max_connections=1))
     with Running(uvloop.new_event_loop(), limits, plain=False) as running:
@@ -811,6 +852,55 @@ def test_a_port_for_tls_alone_has_limits_too(caplog: pytest.LogCaptureFixture):
             with connect(running) as sock:
                 assert is_closed(sock)
     assert "1 connections are open and the limit is 1 (maxConnections)" in caplog.text
+
+
+def test_half_a_handshake_is_closed_in_time_and_a_whole_one_gives_its_place_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    with Running(uvloop.new_event_loop()) as running:
+        relay = running.server._relay
+        assert relay is not None
+        with running.channel(tls=True) as channel:
+            assert method(channel, "SendMessage")(send(1)).status.code == pb.OK
+            assert (relay.handshakes.begun, relay.handshakes._running) == (1, 0)
+            monkeypatch.setattr(relayed_handshake, "HANDSHAKE_TIMEOUT_S", 0.05)
+            with connect(running) as sock:
+                sock.sendall(b"\x16\3\1\2\0\1")
+                assert is_closed(sock)
+            assert "its handshake took longer than 0.05 s" in caplog.text
+            assert (relay.handshakes.begun, relay.handshakes._running) == (2, 0)
+            assert method(channel, "SendMessage")(send(2)).status.code == pb.OK
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_that_leaves_after_its_handshake_has_not_failed(version: ssl.TLSVersion, running: Running):
+    relay = running.server._relay
+    assert relay is not None
+    context = ssl.create_default_context(cadata=CERTIFICATE.chain.decode())
+    context.set_alpn_protocols(["h2"])
+    context.maximum_version = version
+    for number in range(1, 4):
+        with context.wrap_socket(connect(running), server_hostname="localhost"):
+            pass  # it does not wait for what the server says
+        wait_for(lambda: relay.handshakes.begun == number and not relay._ends)  # noqa: B023
+    assert (running.server.failed_handshakes, relay.failed.count) == (0, 0)
+
+
+def test_a_client_that_leaves_within_its_handshake_has_failed(running: Running):
+    relay = running.server._relay
+    assert relay is not None
+    outgoing = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context = ssl.create_default_context()
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+    for last in (b"", b"\x17\3\3\0\x40" + bytes(64), b"\x17\3\3\0\x40"):
+        with connect(running) as sock:
+            sock.sendall(hello)
+            assert sock.recv(1)
+            sock.sendall(last)
+        wait_for(lambda: not relay._ends)
+    assert running.server.failed_handshakes == relay.handshakes.begun == 3
 
 
 @pytest.mark.parametrize(("certificate", "plain"), [(None, True), (CERTIFICATE, False)])
@@ -991,27 +1081,43 @@ class NotingGuard(CallGuard):
         return super().check(metadata, request, peer)
 
 
+def behaviours_of(server: GrpcServer) -> dict[str, Any]:
+    behaviours: dict[str, Any] = {"Telemetry": server._telemetry}
+    for name, found in methods_of(server._service).items():
+        behaviours[name] = (server._stream if found.is_stream else server._unary)(name, found)
+    return behaviours
+
+
 @pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry"])
 async def test_a_call_whose_refusal_waits_keeps_neither_its_bytes_nor_its_request(name: str):
-    checks = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), CheckedCodes())
+    checks = RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), Checks())
     for _ in range(6):
-        checks.failed_attempts.failed("127.0.0.1")
+        checks.refusals.failed_attempts.failed("127.0.0.1")
     guard = NotingGuard(checks)
     server = GrpcServer(Service(FakeBrokers()), guard=guard)
-    behaviours: dict[str, Any] = {"Telemetry": server._telemetry}
-    for each, found in methods_of(server._service).items():
-        behaviours[each] = (server._stream if found.is_stream else server._unary)(each, found)
     request = pb.TelemetryCommand(settings=pb.Settings(user_agent=pb.UA(hostname="h" * 1000)))
     data = {"SendMessage": send(1000), "ReceiveMessage": pb.ReceiveMessageRequest(), "Telemetry": request}[name]
     freed = Data.freed
-    waiting = asyncio.create_task(behaviours[name](None, UnsignedCall(data.SerializeToString())))
+    waiting = asyncio.create_task(behaviours_of(server)[name](None, UnsignedCall(data.SerializeToString())))
     await turns(3)
-    assert len(checks.late_refusals) == 1
+    assert len(checks.refusals.late_answers) == 1
     assert Data.freed == freed + 1
     # Not within the assertion, which would keep it, too.
     references = sys.getrefcount(guard.checked[0])
     assert references <= 2, "by the list here and the argument alone"
-    checks.late_refusals.stop()
+    checks.refusals.late_answers.stop()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await server.stop()
+
+
+@pytest.mark.parametrize("name", ["SendMessage", "ReceiveMessage", "Telemetry"])
+async def test_a_call_that_access_control_refuses_has_one_line(name: str, caplog: pytest.LogCaptureFixture):
+    server = GrpcServer(
+        Service(FakeBrokers()), guard=CallGuard(RequestGuard(AccessCopy(), RequestRights("C"), FakeClock(), Checks()))
+    )
+    data = {"SendMessage": send(1), "ReceiveMessage": pb.ReceiveMessageRequest(), "Telemetry": pb.TelemetryCommand()}
+    await behaviours_of(server)[name](None, UnsignedCall(data[name].SerializeToString()))
+    await server.stop()
+    [line] = caplog.messages
+    assert f"call of {name.replace('Telemetry', 'TelemetryCommand')} from 127.0.0.1:5: " in line

@@ -3,14 +3,17 @@
 import asyncio
 import errno
 import os
+from collections.abc import Callable
 
 import pytest
 
 from rocketbroker.codec.remoting.frame import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, encode_frame
 from rocketbroker.codec.remoting.handler import Audience, Route
+from rocketbroker.codec.remoting.header_template import Decode
 from rocketbroker.codec.remoting.headers.message import GetMinOffsetRequestHeader
-from rocketbroker.codec.remoting.remoting_command import request, response
+from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request, response
 from rocketbroker.transport.endpoint import Endpoint, EndpointHooks
+from rocketbroker.transport.frame_reader import RequestRun
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.responder import HandledRun, Responder
 from tests.support.transports import (
@@ -103,6 +106,15 @@ class TestFrames:
         feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
 
         assert [(answer.code, answer.opaque) for answer in transport.answers] == [(0, 9)]
+
+    async def test_of_two_codes_the_last_one_counts(self, handlers: Handlers):
+        connection, transport, _ = connect(handlers.routes())
+        header = b'{"code":31,"opaque":9,"flag":0,"extFields":{"queueId":3,"topic":"T"},"code":310}'
+
+        feed(connection, (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header)
+
+        assert [(answer.code, answer.opaque) for answer in transport.answers] == [(0, 9)]
+        assert handlers.seen == [(ECHO, b"")]
 
     async def test_many_in_one_read_are_written_in_parts(self, handlers: Handlers):
         connection, transport, _ = connect(handlers.routes())
@@ -411,6 +423,50 @@ async def test_a_new_template_is_learned_after_ever_more_requests():
     feed(connection, frames(7, 70, "Other"))
     assert runs.sizes == [7, 7, 7]
     assert runs.topics == ["T", "T", "Other"]
+
+
+class Picky(Runs):
+    """Handler that takes runs of some numbers of requests only, and notes which it was asked about."""
+
+    def __init__(self, takes: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.takes = takes
+        self.asked: list[int] = []
+        self.is_learned = False
+
+    def accepts(self, command: Command) -> bool:
+        self.asked.append(command.opaque)
+        return self.takes(command.opaque)
+
+    def learn(self, header: bytes, command: Command, decode: Decode) -> None:
+        self.is_learned = True
+
+
+def miss(picky: Picky, count: int) -> None:
+    """Let ``count`` requests fit no template, until one is learned."""
+    run, route = RequestRun(1_000, 1_000), picky.routes()[CODE]
+    for number in range(1, count + 1):
+        if not picky.is_learned:
+            run.missed(route, memoryview(b"{}"), RemotingCommand(CODE, opaque=number))
+
+
+def test_requests_that_no_run_takes_are_seldom_looked_at():
+    picky = Picky(lambda _: False)
+
+    miss(picky, 300)
+
+    assert picky.asked == [4, 5, 8, 15, 30, 61, 122, 183, 244]
+
+
+@pytest.mark.parametrize("period", range(2, 20))
+def test_a_peer_that_also_sends_what_no_run_takes_has_a_template_soon(period: int):
+    count = 61 * (period + 1)
+    for first in range(1, period + 1):
+        picky = Picky(range(first, count, period).__contains__)
+
+        miss(picky, count)
+
+        assert picky.is_learned
 
 
 async def test_the_request_that_does_not_fit_is_learned_not_those_before_it():

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from rocketbroker.transport import handshake_limits
+from rocketbroker.transport.failed_connections import FREE, FailedConnections
 from rocketbroker.transport.handshake_limits import (
     MAX_RUNNING,
     MAX_WAITING,
@@ -23,7 +23,7 @@ class Port:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.limits = HandshakeLimits(lambda: self.now)
+        self.limits = HandshakeLimits(FailedConnections(lambda: self.now), lambda: self.now)
         self.running: list[Ticket] = []
         self.refused = 0
 
@@ -93,12 +93,12 @@ async def test_a_thousand_failures_a_second_cost_the_handshakes_of_ten(port: Por
 
 
 async def test_time_takes_failures_away(port: Port):
-    for _ in range(100):
+    for _ in range(FREE + 100):
         port.connect(A)
         port.end(failed=True)
     assert not port.running
     assert port.limits.waiting > 0
-    port.now += 120
+    port.now += 5
     for _ in range(MAX_WAITING_OF_ADDRESS):
         port.limits._begin_waiting()
         port.end(failed=False)
@@ -124,11 +124,3 @@ async def test_what_goes_away_while_it_waits_does_not_begin(port: Port):
     port.end(failed=False)
     await turns(5)
     assert port.running == [tickets[-3], tickets[-1]]
-
-
-async def test_memory_of_addresses_is_bounded(port: Port, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(handshake_limits, "_MAX_ADDRESSES", 10)
-    for number in range(100):
-        port.connect(b"%05d" % number)
-        port.end(failed=True)
-    assert len(port.limits._debts) == 10

@@ -1,4 +1,5 @@
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -227,20 +228,16 @@ async def test_waiters_share_a_connect_each_within_its_own_limit(client: Remotin
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first:
         host, port = full.getsockname()
         first.connect((host, port))
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        ended: list[float] = []
 
-        async def wait(limit_s: float) -> float:
+        async def wait(limit_s: float) -> None:
             with pytest.raises(RemotingConnectError, match=f"no answer within {limit_s:g} s"):
                 await client.invoke(f"{host}:{port}", request(ECHO), limit_s)
-            return loop.time() - began
+            ended.append(limit_s)
 
-        waited = await asyncio.gather(*map(wait, (0.05, 0.15, 0.1)))
+        await asyncio.gather(*map(wait, (0.05, 0.15, 0.1)))
         assert connects_under_way() == 1
-        # uvloop's timers count whole milliseconds.
-        assert all(
-            limit_s - 0.005 <= took < limit_s + 1 for limit_s, took in zip((0.05, 0.15, 0.1), waited, strict=True)
-        )
+        assert ended == [0.05, 0.1, 0.15]
 
 
 async def test_the_connect_counts_within_the_limit_of_a_request(server: RemotingServer, address: str, monkeypatch):
@@ -253,10 +250,10 @@ async def test_the_connect_counts_within_the_limit_of_a_request(server: Remoting
 
     monkeypatch.setattr(loop, "create_connection", connect_late)
     async with stopping(RemotingClient()) as client:
-        began = loop.time()
-        with pytest.raises(RemotingTimeoutError, match=r"within 0\.\d+ s"):
-            await client.invoke(address, request(LATER), 0.25)
-        assert 0.2 < loop.time() - began < 0.34
+        with pytest.raises(RemotingTimeoutError, match=r"within 0\.\d+ s") as caught:
+            await client.invoke(address, request(LATER), 0.5)
+    (left_s,) = re.findall(r"within (0\.\d+) s", str(caught.value))
+    assert float(left_s) <= 0.4
 
 
 class Dropper:
@@ -279,13 +276,12 @@ async def test_connections_that_are_dropped_at_once_are_made_again_at_growing_pa
     dropper = Dropper()
     address = await dropper.start()
     loop = asyncio.get_running_loop()
-    end = loop.time() + 1.0
-    while loop.time() < end:
+    began = loop.time()
+    while dropper.connections < 5:
         with pytest.raises((RemotingSendError, RemotingConnectError, RemotingTimeoutError)):
             await client.invoke(address, request(ECHO), 0.3)
         await asyncio.sleep(0)
-    # After 0, 50, 150, 350 and 750 ms.
-    assert 3 <= dropper.connections <= 6
+    assert loop.time() - began > 0.7, "the pauses before them are 0, 50, 100, 200 and 400 ms"
     dropper.server.close()
     await dropper.server.wait_closed()
 
@@ -294,7 +290,6 @@ async def test_the_pause_ends_with_a_connection_that_was_useful(handlers: Handle
     losses: list[bool] = []
     dropper = Dropper()
     address = await dropper.start()
-    loop = asyncio.get_running_loop()
     async with stopping(RemotingClient(on_close=lambda _connection, proved: losses.append(proved))) as client:
         for _ in range(4):
             known = len(losses)
@@ -305,15 +300,11 @@ async def test_the_pause_ends_with_a_connection_that_was_useful(handlers: Handle
         await dropper.server.wait_closed()
         server = RemotingServer(handlers.routes(), host="127.0.0.1", port=int(address.rpartition(":")[2]))
         await server.start()
-        began = loop.time()
+        assert client._useless[address].number == 4
         assert (await client.invoke(address, request(ECHO))).code == 0
-        assert loop.time() - began > 0.3, "the pause after four useless connections is 0.4 s"
         await server.stop()
         await until(lambda: len(losses) == 5)
-        began = loop.time()
-        with pytest.raises(RemotingConnectError):
-            await client.connect(address)
-        assert loop.time() - began < 0.3
+        assert not client._useless
     assert losses == [False, False, False, False, True]
 
 

@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.transport import endpoint, remoting_server
 from rocketbroker.transport.endpoint import EndpointHooks
+from rocketbroker.transport.failed_connections import BURST, FREE
 from rocketbroker.transport.go_away import leaving_routes
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_server import RemotingServer, bind_sockets, close_sockets, listen, port_of
@@ -543,3 +544,40 @@ async def test_a_stop_without_clients_waits_for_nobody(handlers: Handlers):
 
     async with asyncio.timeout(60):
         await server.stop()
+
+
+async def test_a_failing_address_keeps_its_connections_and_gets_few_new_ones(handlers: Handlers):
+    def refuse(connection: Connection, _command: Command) -> bytes:
+        connection.note_failure()
+        connection.note_failure()
+        return b"refused"
+
+    routes = {**handlers.routes(), LATER: Route(LATER, refuse, None, Audience.CLIENT)}
+    async with running(RemotingServer(routes, host=LOOPBACK)) as server:
+        failed = server.failed_connections
+        # A slow machine must not be served as one that takes its time.
+        failed._time = lambda: 100.0
+        reader, writer = await asyncio.open_connection(LOOPBACK, server.port)
+
+        async def is_served() -> bool:
+            writer.write(frame(ECHO))
+            return bool(await reader.readexactly(4))
+
+        async def attack(data: bytes) -> None:
+            stranger, its_writer = await asyncio.open_connection(LOOPBACK, server.port)
+            its_writer.write(data)
+            with contextlib.suppress(ConnectionResetError):
+                await stranger.read(1)
+            its_writer.close()
+
+        await attack(frame(LATER))
+        await attack(b"GET / HTTP/1.0\r\n\r\n")
+        await until(lambda: failed.count == 2)
+        for _ in range(FREE - 1 + BURST):
+            await attack(frame(LATER))
+        assert failed.rejected == 0
+        await attack(frame(LATER))
+        assert (failed.count, failed.rejected) == (FREE + 1 + BURST, 1)
+        assert server.rejected_connections["failedConnections"] == failed.rejected
+        assert await is_served()
+        writer.close()

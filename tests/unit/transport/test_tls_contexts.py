@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from rocketbroker.common.certificates import CertificateAuthority
+from rocketbroker.common.certificates import CertificateAuthority, list_expiries
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import ConfigError
@@ -28,6 +28,7 @@ from rocketbroker.transport.tls_contexts import (
     server_context,
     watched_server_context,
 )
+from tests.support.tls_files import TlsFiles
 
 
 class Paths(NamedTuple):
@@ -240,7 +241,8 @@ async def test_an_expiry_is_announced_for_thirty_days(
 
     context = WatchedContext(lambda: server_context(paths.settings()), [*map(str, paths[:2])], "this server", clock)
 
-    assert context.expires_ms == pytest.approx(clock.time_ms() + valid / timedelta(milliseconds=1), abs=1000)
+    # Certificates know whole seconds, and the clock goes on.
+    assert context.expires_ms == pytest.approx(clock.time_ms() + valid / timedelta(milliseconds=1), abs=60_000)
     for day in range(3):  # once a day
         await context.renew()
         await context.renew()
@@ -249,6 +251,40 @@ async def test_an_expiry_is_announced_for_thirty_days(
         )
         clock.advance(86_400)
     assert said in caplog.text
+
+
+async def test_an_expiry_of_a_revocation_list_is_announced_for_a_tenth_of_its_life(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    files, clock = TlsFiles(tmp_path), ControlledClock()
+    config = TransportConfig.model_validate(files.of_server(need_client_auth="require", trustCertPath=str(files.ca)))
+
+    def given(valid: timedelta) -> list[str]:
+        files.ca.write_bytes(files.authority.chain + files.revocation_list(valid=valid))
+        return [f"{tmp_path}/server.pem", f"{tmp_path}/server.key", str(files.ca)]
+
+    def lines() -> list[str]:
+        return [each for each in caplog.messages if "revocation list of CN=rocketbroker" in each]
+
+    def at(before: timedelta) -> None:
+        end_ms = list_expiries(files.ca)[0].to_ms
+        clock.advance((end_ms - clock.time_ms()) / 1000 - before.total_seconds())
+
+    context = WatchedContext(lambda: server_context(config), given(timedelta(days=20)), "this server", clock)
+    at(timedelta(days=3))
+    await context.renew()
+    assert lines() == []
+    at(timedelta(days=1.99))
+    await context.renew()
+    await context.renew()
+    at(timedelta(days=-0.01))
+    await context.renew()
+    await context.renew()
+    assert [f"{files.ca}, expires in 2.0 days" in lines()[0], f"{files.ca}, has expired" in lines()[1]] == [True, True]
+    given(timedelta(days=60))
+    await context.renew()
+    await context.renew()
+    assert len(lines()) == 2, "a new list is announced no more"
 
 
 async def test_a_renewed_certificate_is_announced_no_more(paths: Paths):

@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import re
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +18,12 @@ from rocketbroker.common.certificates import CertificateAuthority
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config import TransportConfig
 from rocketbroker.common.errors import RemotingConnectError, RemotingSendError
-from rocketbroker.transport import handshake_limits, tls_transport
+from rocketbroker.transport import failed_connections, handshake_limits, tls_transport
 from rocketbroker.transport.handshake_limits import MAX_WAITING_OF_ADDRESS
 from rocketbroker.transport.peer_limits import ConnectionLimits
 from rocketbroker.transport.remoting_client import RemotingClient
 from rocketbroker.transport.remoting_server import RemotingServer
+from rocketbroker.transport.tls_contexts import client_context
 from rocketbroker.transport.tls_transport import RemotingTls, TlsTransport
 from tests.support.certificates import server_context, tls_tunnel
 from tests.support.running import running, stopping
@@ -388,6 +390,90 @@ async def test_changed_files_serve_new_connections(
     assert "changed files of this server are not used" in caplog.text
 
 
+async def test_a_revoked_client_is_refused(files: TlsFiles, handlers: Handlers):
+    files.write("other", files.authority.issue("other"))
+    tls = RemotingTls(settings_of(files, need_client_auth="require", trustCertPath=str(files.ca)))
+    async with running(RemotingServer(handlers.routes(), host=LOCAL, tls=tls.server)) as server:
+        assert await ask(server, files.context("client")) == b"hello"
+        issuers = files.ca.read_bytes()
+        files.ca.write_bytes(issuers + files.revocation_list("client"))
+        await tls.renew()
+        trusting = ssl.create_default_context(cadata=issuers.decode())
+        for name, is_served in (("client", False), ("other", True)):
+            trusting.load_cert_chain(files.folder / f"{name}.pem", files.folder / f"{name}.key")
+            if is_served:
+                assert await ask(server, trusting) == b"hello"
+            else:
+                with pytest.raises((RemotingConnectError, RemotingSendError)):
+                    await ask(server, trusting)
+    assert server.tls is not None
+    assert server.tls.failed == 1
+
+
+@pytest.mark.parametrize(
+    ("list_of", "said"),
+    [
+        (lambda files, _: files.revocation_list("client"), r"certificate revoked \(a revocation list in tls\.server"),
+        (
+            lambda files, _: files.revocation_list(valid=timedelta(hours=-1)),
+            r"CRL has expired \(replace the revocation",
+        ),
+        (
+            lambda _, other: other.revocation_list(),
+            r"unable to get certificate CRL \(tls\.server\.trustCertPath has rev",
+        ),
+    ],
+)
+async def test_the_log_tells_why_a_certificate_is_refused(
+    files: TlsFiles,
+    handlers: Handlers,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    list_of: Callable[[TlsFiles, TlsFiles], bytes],
+    said: str,
+):
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(CertificateAuthority, "_NAME", "another authority")
+    lists = list_of(files, TlsFiles(tmp_path / "other"))
+    files.ca.write_bytes(files.authority.chain + lists)
+    settings = settings_of(files, need_client_auth="require", trustCertPath=str(files.ca))
+    async with running(tls_server(handlers, settings)) as server:
+        trusting = ssl.create_default_context(cadata=files.authority.chain.decode())
+        trusting.load_cert_chain(files.folder / "client.pem", files.folder / "client.key")
+        with pytest.raises((RemotingConnectError, RemotingSendError)):
+            await ask(server, trusting)
+        assert server.tls is not None
+        tls = server.tls
+        await until(lambda: tls.failed == 1)
+    assert re.search(f"the handshake failed: the client's certificate: {said}", caplog.text)
+
+
+async def test_a_revoked_server_is_refused(files: TlsFiles, handlers: Handlers):
+    revoked = files.revocation_list("server")
+    async with running(tls_server(handlers, settings_of(files))) as server:
+        files.ca.write_bytes(files.ca.read_bytes() + revoked)
+        config = TransportConfig.model_validate(files.of_client())
+        with pytest.raises(RemotingConnectError, match="certificate revoked"):
+            await ask(server, client_context(config))
+
+
+async def test_clients_of_an_issuer_that_is_no_longer_trusted_are_refused(files: TlsFiles, handlers: Handlers):
+    issuers = files.folder / "issuers.pem"
+    other = await asyncio.to_thread(CertificateAuthority, SystemClock())
+    files.write("other", other.issue("other"))
+    issuers.write_bytes(files.authority.chain + other.chain)
+    tls = RemotingTls(settings_of(files, need_client_auth="require", trustCertPath=str(issuers)))
+    async with running(RemotingServer(handlers.routes(), host=LOCAL, tls=tls.server)) as server:
+        for name in ("client", "other"):
+            assert await ask(server, files.context(name)) == b"hello"
+        issuers.write_bytes(other.chain)
+        await tls.renew()
+        with pytest.raises((RemotingConnectError, RemotingSendError)):
+            await ask(server, files.context("client"))
+        assert await ask(server, files.context("other")) == b"hello"
+
+
 async def test_a_peer_that_takes_no_answers_is_not_read(files: TlsFiles, handlers: Handlers):
     limits = ConnectionLimits(write_high_water=64 * 1024)
     async with (
@@ -599,6 +685,8 @@ async def test_failed_handshakes_of_an_address_are_few_however_many_come_and_the
 ):
     # As if everybody had the whole test to wait in.
     monkeypatch.setattr(handshake_limits, "PACE_S", 3600.0)
+    for name, value in (("FREE", 10), ("LEAK", 0.0), ("BURST", 1_000)):
+        monkeypatch.setattr(failed_connections, name, value)
     async with (
         running(tls_server(handlers, settings_of(files))) as server,
         stopping(RemotingClient(tls=files.context)) as client,
@@ -613,7 +701,8 @@ async def test_failed_handshakes_of_an_address_are_few_however_many_come_and_the
             strangers.append((reader, writer))
             if number % 50 == 0:
                 assert (await client.invoke(address, request(ECHO, None, b"x"), 60)).body == b"x"
-        failed, waiting = 11, MAX_WAITING_OF_ADDRESS
+        # The last of them begins as the first one of a failing address.
+        failed, waiting = failed_connections.FREE + 2, MAX_WAITING_OF_ADDRESS
         refused = len(strangers) - waiting  # those that failed included
         await until(lambda: server.tls is not None and server.tls.failed == refused)
         assert (limits.begun, limits.waiting) == (1 + failed, waiting)
