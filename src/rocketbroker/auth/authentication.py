@@ -16,15 +16,15 @@ someone who has its secret.
 
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from shlex import quote
 from typing import Final
 
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.errors import AuthenticationError
 from rocketbroker.auth.users import MAX_NAME_LENGTH, User
-from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding
+from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.codec.remoting.request_signature import ACCESS_KEY, SIGNATURE, SigningKey
 
 AUTHORIZATION: Final = "authorization"
@@ -56,49 +56,37 @@ class Authenticator:
             if (user := rules.users.get(name)) is not None and user.secret == secret
         }
 
-    def authenticate(
-        self,
-        fields: Mapping[str, str] | None,
-        version: int,
-        body: ReadableBuffer,
-        code: int = 0,
-        binding: Binding | None = None,
-    ) -> User:
+    def authenticate(self, command: Command, binding: Binding | None = None) -> User:
         """Return the user that signed a remoting request.
 
         Args:
-            fields: texts of the ``extFields``, all as they were received.
-            version: ``version`` of the command.
-            body: its body.
-            code: its request code, which a bound signature covers.
+            command: the request; its header has the texts of the ``extFields``, all as they were received.
             binding: nonce and counters of its connection, if its client has asked for them.
 
         Raises:
             AuthenticationError: It is not signed, not by a user, or by one that is disabled.
         """
+        fields: Mapping[str, str] | None = command.header
         name = (fields or {}).get(ACCESS_KEY, "")
         if fields is None or not name:
             raise AuthenticationError(
                 "username cannot be null. The request is not signed: give the client the access key and the secret key "
                 "of a user"
             )
-        bound = fields.get(BOUND_SIGNATURE)
-        if bound is not None:
-            return self._checked(name, self._is_bound(bound, name, code, fields, body, binding))
+        if BOUND_SIGNATURE in fields:
+            return self._checked(name, self._is_bound(name, command, binding))
         signature = fields.get(SIGNATURE, "")
-        return self._checked(name, self._key_of(name).verifies(signature, fields, version, body))
+        return self._checked(name, self.key_of(name).verifies(signature, fields, command.version, command.body))
 
-    def signer_of_all(self, name: str, contents: Iterable[ReadableBuffer], signatures: Sequence[bytes]) -> User | None:
-        """Return the user if it has signed each of some requests, else ``None``: ``authenticate`` has the reason.
-
-        Args:
-            name: the name that all of them give.
-            contents: what each signature covers, the body included.
-            signatures: 28 bytes each, as ``SigningKey.verify_all`` wants.
-        """
-        is_signed = self._key_of(name).verify_all(contents, signatures)
+    def key_of(self, name: str) -> SigningKey:
+        """Return the key of a user; one that nobody has for a name that is unknown, so that its check takes as long."""
         user = self._rules.users.get(name)
-        return user if is_signed and user is not None and user.is_enabled else None
+        if user is None:
+            return self._nobody
+        held = self._keys.get(name)
+        if held is None:
+            held = self._keys[name] = user.secret, SigningKey(user.secret)
+        return held[1]
 
     def authenticate_call(self, metadata: Mapping[str, str]) -> User:
         """Return the user that signed a call of the gRPC port.
@@ -131,34 +119,17 @@ class Authenticator:
             given = bytes.fromhex(items.get("Signature", ""))
         except ValueError:
             given = b""
-        expected = self._key_of(name).digest(date.encode("utf-8", "replace"))
+        expected = self.key_of(name).digest(date.encode("utf-8", "replace"))
         return self._checked(name, hmac.compare_digest(expected, given))
 
-    def _is_bound(
-        self,
-        signature: str,
-        name: str,
-        code: int,
-        fields: Mapping[str, str],
-        body: ReadableBuffer,
-        binding: Binding | None,
-    ) -> bool:
+    def _is_bound(self, name: str, command: Command, binding: Binding | None) -> bool:
         if binding is None:
             raise AuthenticationError(
                 f"{BOUND_SIGNATURE}: this connection has no nonce. Ask for it by request code {NONCE_CODE} first",
                 name,
             )
         user = self._rules.users.get(name)
-        return binding.verifies(signature, self._nobodys if user is None else user.secret, code, fields, body)
-
-    def _key_of(self, name: str) -> SigningKey:
-        user = self._rules.users.get(name)
-        if user is None:
-            return self._nobody
-        held = self._keys.get(name)
-        if held is None:
-            held = self._keys[name] = user.secret, SigningKey(user.secret)
-        return held[1]
+        return binding.verifies(self._nobodys if user is None else user.secret, command)
 
     def _checked(self, name: str, is_signed: bool) -> User:
         user = self._rules.users.get(name)
@@ -171,7 +142,8 @@ class Authenticator:
             )
         if not user.is_enabled:
             raise AuthenticationError(
-                f"User:{name} is disabled. To enable it: mqadmin updateUser -c <cluster> -u {quote(name)} -s enable",
+                f"User:{name} is disabled. To enable it: mqadmin updateUser {self._rules.option} -u {quote(name)} "
+                "-s enable",
                 name,
             )
         return user

@@ -43,7 +43,7 @@ class Grant:
         rights: Collection[Right],
         address: str,
         rules: Callable[[], AccessRules],
-        on_refusal: Callable[[AuthorizationError], None],
+        on_refusal: Callable[[AuthorizationError], object],
         cluster: str = "",
         *,
         version: int | None = None,

@@ -31,13 +31,14 @@ class Requester:
         rules: returns users and policies of this moment.
         on_refusal: counts and logs a rejection.
         is_limited: a question may be answered with no; rights are checked.
+        body: body of the request, if it was decoded for its rights.
 
     Attributes:
         joined: takes a heartbeat that was accepted, the groups of it that were registered, and all groups that the
             connection is in.
     """
 
-    __slots__ = ("_address", "_cluster", "_on_refusal", "_rules", "is_limited", "joined", "username")
+    __slots__ = ("_address", "_body", "_cluster", "_on_refusal", "_rules", "is_limited", "joined", "username")
 
     def __init__(
         self,
@@ -45,13 +46,15 @@ class Requester:
         address: str,
         cluster: str,
         rules: Callable[[], AccessRules],
-        on_refusal: Callable[[AuthorizationError], None],
+        on_refusal: Callable[[AuthorizationError], object],
         *,
         is_limited: bool = True,
+        body: object = None,
     ) -> None:
         self.username: Final = username
         self.is_limited: Final = is_limited
         self._address = address
+        self._body = body
         self._cluster = cluster
         self._rules = rules
         self._on_refusal = on_refusal
@@ -62,6 +65,15 @@ class Requester:
         """True while the user has every right."""
         user = self._rules().users.get(self.username)
         return user is not None and user.is_super
+
+    def take_body(self) -> object:
+        """Return the decoded body, if there is one, and forget it.
+
+        Channels keep ``may_publish``, and so this object, as long as their groups. A peer chooses how large its bodies
+        are.
+        """
+        body, self._body = self._body, None
+        return body
 
     def check(self, what: str, topics: Iterable[str], actions: Actions, group: str = "") -> None:
         """Reject the request unless the user has one of the actions on one of the topics.

@@ -28,7 +28,8 @@ def signed(command: Command, name: str = "joe", secret: str = "geheim") -> Comma
 
 
 def user_of(held: Authenticator, command: Command) -> User:
-    return held.authenticate(command.header, command.version, memoryview(command.body))
+    command.body = memoryview(command.body)
+    return held.authenticate(command)
 
 
 def metadata(name: str = "joe", secret: str = "geheim", **changes: str) -> dict[str, str]:
@@ -72,7 +73,7 @@ def test_another_body_is_rejected():
 @pytest.mark.parametrize("fields", [None, {}, {"topic": "T"}, {"AccessKey": "", "Signature": "x"}])
 def test_a_request_without_a_name_says_what_to_do(fields: dict[str, str] | None):
     with pytest.raises(AuthenticationError, match=r"username cannot be null\. The request is not signed: give"):
-        Authenticator(rules(JOE)).authenticate(fields, 500, b"")
+        Authenticator(rules(JOE)).authenticate(request(34, fields))
 
 
 def test_a_wrong_name_and_a_wrong_secret_give_one_answer():
@@ -98,15 +99,15 @@ def test_an_unknown_name_costs_a_signature_as_well():
     held._nobody = Counted("x")
     for fields in ({"AccessKey": "bob", "Signature": "x"}, {"AccessKey": "bob"}):
         with pytest.raises(AuthenticationError):
-            held.authenticate(fields, 500, b"body")
+            held.authenticate(request(34, fields, b"body"))
     with pytest.raises(AuthenticationError):
         held.authenticate_call(metadata("bob"))
     assert bodies == [b"body", b"body", b""]
 
 
 def test_a_disabled_user_is_named_only_to_who_has_its_secret():
-    held = Authenticator(rules(User("joe", "geheim", status=UserStatus.DISABLE)))
-    with pytest.raises(AuthenticationError, match=r"User:joe is disabled\. To enable it: mqadmin updateUser"):
+    held = Authenticator(AccessRules({"joe": User("joe", "geheim", status=UserStatus.DISABLE)}, option="-c C"))
+    with pytest.raises(AuthenticationError, match=r"disabled\. To enable it: mqadmin updateUser -c C -u joe"):
         user_of(held, signed(request(34)))
     with pytest.raises(AuthenticationError, match="check signature failed"):
         user_of(held, signed(request(34), secret="wrong"))
@@ -115,7 +116,7 @@ def test_a_disabled_user_is_named_only_to_who_has_its_secret():
 @pytest.mark.parametrize("name", ["a\nb", "\u0422", "x" * 5_000])
 def test_a_strange_name_is_shown_in_a_bounded_line(name: str):
     with pytest.raises(AuthenticationError) as refused:
-        Authenticator(rules()).authenticate({"AccessKey": name}, 500, b"")
+        Authenticator(rules()).authenticate(request(34, {"AccessKey": name}))
     assert str(refused.value).isascii()
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300

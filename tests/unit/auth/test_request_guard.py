@@ -15,7 +15,7 @@ from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthorizationError
 from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard, host_of
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.secret_seal import SecretSeal
@@ -45,6 +45,7 @@ class Runs(RunHandler):
     """Handler of runs, which gets those that are checked."""
 
     fields = ()
+    fewest = 7
 
     def accepts(self, command: Command) -> bool:
         return True
@@ -56,7 +57,7 @@ class Runs(RunHandler):
 class Server:
     """Routes that note which requests reached their handlers."""
 
-    def __init__(self, tmp_path: Path, codes: CheckedCodes) -> None:
+    def __init__(self, tmp_path: Path, codes: Checks) -> None:
         self.store = AccessStore(tmp_path / "table", SecretSeal(bytes(32)), FakeClock())
         allow = PolicyEntry(parse_resource("Topic:T"), (Action.SUB,), Decision.ALLOW)
         group = PolicyEntry(parse_resource("Group:CG"), (Action.SUB,), Decision.ALLOW, ("127.0.0.1",))
@@ -70,7 +71,8 @@ class Server:
         self.older: list[str] = []
         table = MethodTable()
         table.add(Code.PULL_MESSAGE, self._handle, PullMessageRequestHeader, Audience.CLIENT, takes_large_bodies=True)
-        table.add(Code.SEND_MESSAGE_V2, self._handle, SendMessageRequestHeaderV2, Audience.CLIENT, runs=Runs())
+        sent = SendMessageRequestHeaderV2
+        table.add(Code.SEND_MESSAGE_V2, self._handle, sent, Audience.CLIENT, takes_large_bodies=True, runs=Runs())
         table.add(Code.GET_BROKER_CONFIG, self._handle)
         table.add(Code.UPDATE_BROKER_CONFIG, self._handle_later, asks=True)
         table.add(Code.HEART_BEAT, self._handle_for, asks=True)
@@ -127,14 +129,30 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Server:
-    return Server(tmp_path, CheckedCodes(authorizes=True, lifts_protected_mode=True))
+    return Server(tmp_path, Checks(authorizes=True, lifts_protected_mode=True))
+
+
+def test_the_rights_are_those_of_the_route_whatever_code_the_request_has(server: Server):
+    command = request(Code.UNREGISTER_CLIENT)
+    RequestSigner("joe", "joe-secret").sign(command)
+    with pytest.raises(BrokerResponseError, match="User:joe has no permission to access Cluster:C"):
+        server.routes[Code.GET_BROKER_CONFIG].process(FakeConnection("127.0.0.1:5"), command)
+    assert server.reached == []
 
 
 def test_a_request_without_credentials_or_with_wrong_ones_reaches_no_handler(server: Server):
     assert "username cannot be null" in server.refusal(Code.PULL_MESSAGE, fields=PULL)
     assert "check signature failed" in server.refusal(Code.PULL_MESSAGE, RequestSigner("joe", "other"), fields=PULL)
-    assert server.guard.failed_attempts.failures == 2
-    assert server.guard.denied == 0
+    assert server.guard.refusals.failed_attempts.failures == 2
+    assert server.guard.refusals.denied == 0
+
+
+def test_wrong_credentials_make_a_connection_fail_and_missing_rights_do_not(server: Server):
+    connection = FakeConnection("10.0.0.1:99")
+    server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL, connection=connection)
+    assert connection.failures == 0
+    server.refusal(Code.PULL_MESSAGE, fields=PULL, connection=connection)
+    assert connection.failures == 1
 
 
 def test_a_user_with_the_rights_reaches_the_handler_with_a_typed_header(server: Server):
@@ -147,8 +165,8 @@ def test_a_user_with_the_rights_reaches_the_handler_with_a_typed_header(server: 
 def test_a_right_counts_for_its_resource_and_address_alone(server: Server):
     assert "Topic:Other" in server.refusal(Code.PULL_MESSAGE, JOE, fields={**PULL, "topic": "Other"})
     assert "Group:CG from 10.0.0.1" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL, address="10.0.0.1:99")
-    assert server.guard.denied == 2
-    assert server.guard.failed_attempts.failures == 0
+    assert server.guard.refusals.denied == 2
+    assert server.guard.refusals.failed_attempts.failures == 0
 
 
 def test_a_super_user_reaches_all(server: Server):
@@ -193,6 +211,13 @@ def test_a_body_that_names_nothing_is_refused(server: Server):
     assert server.reached == []
 
 
+def test_a_body_that_is_read_for_its_rights_is_handed_on(server: Server):
+    server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}')
+    server.ask(Code.HEART_BEAT, ROOT, {}, b'{"clientID":"c"}')
+    bodies = [asked.take_body() for asked in server.reached if isinstance(asked, Requester)]
+    assert bodies == [HeartbeatData("c"), None]
+
+
 def test_a_body_that_its_handler_would_reject_by_its_length_is_not_read_for_its_rights(server: Server):
     def check_length(_body: object) -> None:
         raise BrokerResponseError(ResponseCode.INVALID_PARAMETER, "too long")
@@ -212,20 +237,20 @@ def test_a_handler_that_finds_messages_may_ask_about_their_topics(server: Server
     with pytest.raises(BrokerResponseError) as caught:
         asked.check("what was found", ["Other"], (Action.SUB,))
     assert caught.value.code == ResponseCode.NO_PERMISSION
-    assert server.guard.denied == 1
+    assert server.guard.refusals.denied == 1
     asked.check("what was found", ["T"], (Action.SUB,))
-    assert server.guard.denied == 1
+    assert server.guard.refusals.denied == 1
 
 
-@pytest.mark.parametrize("codes", [CheckedCodes(), CheckedCodes(authorizes=True, every_user={Code.HEART_BEAT})])
-def test_where_no_right_is_checked_all_questions_are_answered_with_yes(tmp_path: Path, codes: CheckedCodes):
+@pytest.mark.parametrize("codes", [Checks(), Checks(authorizes=True, every_user={Code.HEART_BEAT})])
+def test_where_no_right_is_checked_all_questions_are_answered_with_yes(tmp_path: Path, codes: Checks):
     server = Server(tmp_path, codes)
     server.ask(Code.HEART_BEAT, JOE, {}, b'{"clientID":"c"}')
     (asked,) = server.reached
     assert isinstance(asked, Requester)
     assert (asked.username, asked.is_limited, asked.may_publish("Other")) == ("joe", False, True)
     asked.check("what was found", ["Other"], (Action.SUB,))
-    assert server.guard.denied == 0
+    assert server.guard.refusals.denied == 0
 
 
 def test_a_handler_that_would_not_ask_is_not_served(server: Server):
@@ -239,7 +264,7 @@ async def test_failures_of_an_address_are_answered_later_and_later_and_hold_up_n
     for _ in range(5):
         server.refusal(Code.PULL_MESSAGE, fields=PULL)
     answers = [server.ask(Code.PULL_MESSAGE, None, PULL) for _ in range(3)]
-    assert len(server.guard.late_refusals) == 3
+    assert len(server.guard.refusals.late_answers) == 3
     # Another address, and the right secret behind the same one.
     server.refusal(Code.PULL_MESSAGE, fields=PULL, address="10.0.0.1:1")
     assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
@@ -270,7 +295,7 @@ async def test_a_request_whose_refusal_waits_keeps_neither_its_fields_nor_its_bo
     command.remark = "remark"
     assert isinstance(server.routes[Code.PULL_MESSAGE].process(FakeConnection("127.0.0.1:5"), command), asyncio.Future)
     assert [command.header, command.remark, command.body] == [None, None, b""]
-    server.guard.late_refusals.stop()
+    server.guard.refusals.late_answers.stop()
 
 
 async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_closed(server: Server):
@@ -284,7 +309,7 @@ async def test_beyond_the_bound_the_answer_leaves_at_once_and_the_connection_is_
     assert "credentials" in (stranger.close_reason or "")
     # A served client behind the same address notices nothing.
     assert server.ask(Code.PULL_MESSAGE, JOE, PULL) == b"answer"
-    server.guard.late_refusals.stop()
+    server.guard.refusals.late_answers.stop()
 
 
 async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(
@@ -296,21 +321,21 @@ async def test_a_flood_of_one_read_costs_a_bounded_number_of_checks_and_no_task(
     tasks = len(asyncio.all_tasks())
     feed(connection, encode_frame(request(Code.PULL_MESSAGE, PULL)) * 5_000)
     await turns(3)
-    assert server.guard.failed_attempts.failures == 5 + MAX_OF_ADDRESS + 1
-    assert (len(server.guard.late_refusals), len(transport.answers)) == (MAX_OF_ADDRESS, 6)
+    assert server.guard.refusals.failed_attempts.failures == 5 + MAX_OF_ADDRESS + 1
+    assert (len(server.guard.refusals.late_answers), len(transport.answers)) == (MAX_OF_ADDRESS, 6)
     assert (len(asyncio.all_tasks()), transport.is_closing()) == (tasks, True)
-    server.guard.late_refusals.stop()
+    server.guard.refusals.late_answers.stop()
 
 
 async def test_a_late_refusal_takes_no_turn_of_a_handler_that_waits(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server.guard, "failed", lambda *_: 60.0)
+    monkeypatch.setattr(server.guard.refusals.failed_attempts, "failed", lambda _: 60.0)
     connection, _, endpoint = connect(server.routes)
     signed = request(Code.UPDATE_BROKER_CONFIG)
     ROOT.sign(signed)
     feed(connection, encode_frame(request(Code.UPDATE_BROKER_CONFIG)) * 20 + encode_frame(signed))
     await until(lambda: server.reached)
-    assert (server.reached, len(server.guard.late_refusals)) == ([True], 20)
-    server.guard.late_refusals.stop()
+    assert (server.reached, len(server.guard.refusals.late_answers)) == ([True], 20)
+    server.guard.refusals.late_answers.stop()
     await endpoint.stop("done")
 
 
@@ -319,12 +344,12 @@ async def test_late_refusals_of_a_lost_connection_leave_no_error_behind(
 ):
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["message"]))
-    monkeypatch.setattr(server.guard, "failed", lambda *_: 0.01)
+    monkeypatch.setattr(server.guard.refusals.failed_attempts, "failed", lambda _: 0.01)
     connection, transport, endpoint = connect(server.routes)
     feed(connection, encode_frame(request(Code.UPDATE_BROKER_CONFIG)) * 20)
-    assert len(server.guard.late_refusals) == 20
+    assert len(server.guard.refusals.late_answers) == 20
     connection.connection_lost(None)
-    await until(lambda: not len(server.guard.late_refusals))
+    await until(lambda: not len(server.guard.refusals.late_answers))
     await turns()
     gc.collect()
     assert (errors, connection.open_requests, transport.writes) == ([], 0, 0)
@@ -343,30 +368,30 @@ def test_a_oneway_request_waits_for_no_answer_and_costs_the_connection(server: S
 def test_rights_replace_the_addresses_of_protected_mode(server: Server, tmp_path: Path):
     assert {route.audience for route in server.routes.values()} == {Audience.CLIENT}
     for codes in (
-        CheckedCodes(authorizes=True),
-        CheckedCodes(lifts_protected_mode=True),
-        CheckedCodes(authorizes=True, every_user={Code.GET_BROKER_CONFIG}, lifts_protected_mode=True),
+        Checks(authorizes=True),
+        Checks(lifts_protected_mode=True),
+        Checks(authorizes=True, every_user={Code.GET_BROKER_CONFIG}, lifts_protected_mode=True),
     ):
         assert Server(tmp_path, codes).routes[Code.GET_BROKER_CONFIG].audience is Audience.ADMINISTRATION
 
 
 def test_without_authorization_each_user_is_served(tmp_path: Path):
-    server = Server(tmp_path, CheckedCodes())
+    server = Server(tmp_path, Checks())
     server.refusal(Code.GET_BROKER_CONFIG)
     assert server.ask(Code.GET_BROKER_CONFIG, JOE) == b"answer"
 
 
 def test_codes_on_white_lists_are_served(tmp_path: Path):
     pull = {int(Code.PULL_MESSAGE)}
-    server = Server(tmp_path, CheckedCodes(authorizes=True, every_user=pull))
+    server = Server(tmp_path, Checks(authorizes=True, every_user=pull))
     server.refusal(Code.PULL_MESSAGE, fields=PULL)
     server.ask(Code.PULL_MESSAGE, JOE, {**PULL, "topic": "Other"})
-    both = Server(tmp_path, CheckedCodes(authorizes=True, unsigned=pull, every_user=pull))
+    both = Server(tmp_path, Checks(authorizes=True, unsigned=pull, every_user=pull))
     assert both.routes[Code.PULL_MESSAGE] is both.own[Code.PULL_MESSAGE]
 
 
 def test_a_code_served_unsigned_still_needs_the_user_whose_rights_count(tmp_path: Path):
-    server = Server(tmp_path, CheckedCodes(authorizes=True, unsigned={int(Code.PULL_MESSAGE)}))
+    server = Server(tmp_path, Checks(authorizes=True, unsigned={int(Code.PULL_MESSAGE)}))
     assert "username" in server.refusal(Code.PULL_MESSAGE, fields=PULL)
     # The name alone is not enough.
     assert "signature" in server.refusal(Code.PULL_MESSAGE, fields={**PULL, "AccessKey": "root"})
@@ -400,7 +425,7 @@ def test_a_bound_signature_counts_once_and_on_its_connection(server: Server):
 
 @pytest.mark.parametrize("users", [{"joe"}, {"*"}])
 def test_a_user_may_have_to_bind_its_signatures(tmp_path: Path, users: set[str]):
-    server = Server(tmp_path, CheckedCodes(authorizes=True, bound_users=users))
+    server = Server(tmp_path, Checks(authorizes=True, bound_users=users))
     assert "boundSignatureUsers" in server.refusal(Code.PULL_MESSAGE, JOE, fields=PULL)
     connection = FakeConnection("127.0.0.1:5")
     command = request(Code.PULL_MESSAGE, PULL)
@@ -424,7 +449,7 @@ def test_a_nonce_is_forgotten_with_its_connection(server: Server):
 
 
 def test_open_codes_are_not_checked(tmp_path: Path):
-    server = Server(tmp_path, CheckedCodes(authorizes=True, open={int(Code.PULL_MESSAGE)}))
+    server = Server(tmp_path, Checks(authorizes=True, open={int(Code.PULL_MESSAGE)}))
     assert server.routes[Code.PULL_MESSAGE] is server.own[Code.PULL_MESSAGE]
 
 
@@ -453,7 +478,7 @@ def test_a_decision_is_made_once_for_a_user_and_the_names_of_a_request(server: S
 
 
 async def test_a_change_of_the_table_counts_from_the_next_request_on(tmp_path: Path):
-    server = Server(tmp_path, CheckedCodes(authorizes=True))
+    server = Server(tmp_path, Checks(authorizes=True))
     await server.store.start()
     try:
         assert server.ask(Code.PULL_MESSAGE, RequestSigner("joe", "joe-secret"), PULL) == b"answer"
@@ -511,7 +536,7 @@ async def waited(server: Server, code: Code, signer: RequestSigner, rules: Acces
 @pytest.fixture
 def everywhere(tmp_path: Path) -> Server:
     """A server whose user joe has rights at the address of a fake transport."""
-    server = Server(tmp_path, CheckedCodes(authorizes=True))
+    server = Server(tmp_path, Checks(authorizes=True))
     entries = tuple(
         PolicyEntry(parse_resource(name), (Action.SUB, Action.UPDATE), Decision.ALLOW)
         for name in ("Topic:T", "Group:CG", "Cluster:C")
@@ -531,7 +556,7 @@ async def test_a_user_deleted_while_its_request_waits_for_its_turn_is_refused(
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "not found" in (answer.remark or "")
     assert everywhere.reached == []
-    assert everywhere.guard.denied == 1
+    assert everywhere.guard.refusals.denied == 1
 
 
 @pytest.mark.parametrize(("code", "signer"), WAITING)
@@ -549,10 +574,3 @@ async def test_a_user_who_is_no_super_user_any_more_does_not_count_as_one_when_i
     users = {**rules.users, "root": User("root", "root-secret")}
     await waited(everywhere, Code.UPDATE_BROKER_CONFIG, ROOT, AccessRules(users, rules.acls, rules))
     assert everywhere.reached == [False]
-
-
-@pytest.mark.parametrize(
-    ("address", "host"), [("127.0.0.1:1", "127.0.0.1"), ("[::1]:99", "::1"), ("[fe80::1%eth0]:9", "fe80::1%eth0")]
-)
-def test_the_host_of_an_address(address: str, host: str):
-    assert host_of(address) == host

@@ -6,11 +6,13 @@ signature. A server that lacks it answers REQUEST_CODE_NOT_SUPPORTED, and the cl
 Otherwise each of its requests has, in place of ``Signature``::
 
     BoundSignature := counter "." hex(HMAC-SHA256(secret, content))
-    content        := "rocketbroker-bound-1\\n" nonce "\\n" code "\\n" counter "\\n" field* "\\n" body
+    content        := "rocketbroker-bound-2\\n" nonce "\\n" head "\\n" counter "\\n" field* "\\n" body
+    head           := code " " flag " " version
     field          := length(name) ":" name length(value) ":" value
 
 ``counter`` is a decimal number from 1 on. ``field`` are all extFields but ``BoundSignature`` and ``Signature``, ordered
-by name in UTF-8; lengths are of UTF-8 bytes, in decimal. The server takes each counter once.
+by name in UTF-8; lengths are of UTF-8 bytes, in decimal. The server takes each counter once. The opaque is not covered:
+it leads an answer to its request, and says nothing about what is asked.
 """
 
 import hmac
@@ -20,7 +22,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader, to_ext_fields
 from rocketbroker.codec.remoting.request_signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
@@ -39,13 +40,15 @@ class NonceResponseHeader(CommandCustomHeader):
     nonce: str
 
 
-def _digest(secret: str, nonce: str, code: int, counter: int, fields: Mapping[str, str], body: ReadableBuffer) -> str:
-    parts = [f"rocketbroker-bound-1\n{nonce}\n{code}\n{counter}\n".encode()]
-    encoded = {name.encode("utf-8", "replace"): value for name, value in fields.items()}
+def _digest(secret: str, nonce: str, command: Command, counter: int, fields: Mapping[str, str]) -> str:
+    head = f"{command.code} {command.flag} {command.version}"
+    parts = [f"rocketbroker-bound-2\n{nonce}\n{head}\n{counter}\n".encode()]
+    # Each text has bytes of its own: half a surrogate pair, which no frame carries, is no question mark.
+    encoded = {name.encode("utf-8", "surrogatepass"): value for name, value in fields.items()}
     for name, text in sorted(encoded.items()):
-        value = text.encode("utf-8", "replace")
+        value = text.encode("utf-8", "surrogatepass")
         parts += [b"%d:" % len(name), name, b"%d:" % len(value), value]
-    parts += [b"\n", bytes(body)]
+    parts += [b"\n", bytes(command.body)]
     return hmac.digest(secret.encode("utf-8", "replace"), b"".join(parts), "sha256").hex()
 
 
@@ -70,7 +73,7 @@ class BoundSigner:
         fields.pop(SIGNATURE, None)
         fields.pop(BOUND_SIGNATURE, None)
         counter = next(self._counters)
-        digest = _digest(self._secret, self._nonce, command.code, counter, fields, command.body)
+        digest = _digest(self._secret, self._nonce, command, counter, fields)
         command.header = {**fields, BOUND_SIGNATURE: f"{counter}.{digest}"}
 
 
@@ -93,20 +96,18 @@ class Binding:
         self.nonce = secrets.token_hex(16)
         self._highest = self._seen = 0
 
-    def verifies(self, signature: str, secret: str, code: int, fields: Mapping[str, str], body: ReadableBuffer) -> bool:
-        """Return true if a request has this signature and its counter was not used; it is used then.
+    def verifies(self, secret: str, command: Command) -> bool:
+        """Return true if a request has a right ``BoundSignature`` and its counter was not used; it is used then.
 
         Args:
-            signature: the field ``BoundSignature``.
             secret: secret of the user.
-            code: code of the request.
-            fields: texts of its ``extFields``.
-            body: its body.
+            command: the request; its header has the texts of the ``extFields``.
         """
-        found = _FORM.fullmatch(signature)
+        fields: Mapping[str, str] = command.header
+        found = _FORM.fullmatch(fields[BOUND_SIGNATURE])
         given = _Given(int(found[1]), found[2]) if found else _Given(0, "")
         signed = {name: value for name, value in fields.items() if name not in (SIGNATURE, BOUND_SIGNATURE)}
-        expected = _digest(secret, self.nonce, code, given.counter, signed, body)
+        expected = _digest(secret, self.nonce, command, given.counter, signed)
         # The counter is looked at last: whoever cannot sign uses up none.
         return hmac.compare_digest(expected, given.digest) and self._take(given.counter)
 

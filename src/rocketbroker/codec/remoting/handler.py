@@ -17,7 +17,7 @@ from rocketbroker.codec.remoting.frame import (
     decode_rocketmq_header,
     with_typed_header,
 )
-from rocketbroker.codec.remoting.header_template import Decode, HeaderTemplate, VaryingField, make_template
+from rocketbroker.codec.remoting.header_template import Decode, FullMatch, HeaderTemplate, VaryingField, make_template
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -103,6 +103,9 @@ class Connection(Protocol):
     def close_after_batch(self, reason: str) -> None:
         """Handle no further request, and close once the answers of this read event are written; log the reason."""
 
+    def note_failure(self) -> None:
+        """Count the connection as failed, once: its address gets few new ones while too many of them fail."""
+
 
 class Held(Enum):
     """Type of ``HELD``."""
@@ -158,11 +161,31 @@ class ProcessRun(Protocol):
     ) -> RunAnswers | RunAnswersFuture | None: ...
 
 
+# Returns the command of a request from its connection, the values of its template, and its body; ``None`` to leave the
+# request to its route.
+DecodeOne = Callable[[Connection, Sequence[bytes], memoryview], Command | None]
+
+
+class Shortcut(NamedTuple):
+    """Decoder and route of a request that comes alone and fits a template.
+
+    Attributes:
+        fullmatch: matches the header, by the template.
+        decode: returns the command.
+        route: takes the command.
+    """
+
+    fullmatch: FullMatch
+    decode: DecodeOne
+    route: "Route"
+
+
 class RunKind(NamedTuple):
-    """Requests that may come in a run: those whose headers fit a template."""
+    """Requests that may come in a run: those whose headers fit a template; ``shortcut`` is for one that comes alone."""
 
     template: HeaderTemplate
     process: ProcessRun
+    shortcut: Shortcut | None = None
 
 
 class RunLearner(Protocol):
@@ -171,6 +194,10 @@ class RunLearner(Protocol):
     @property
     def fewest(self) -> int:
         """Least number of requests that are handled faster together."""
+
+    @property
+    def learns_alone(self) -> bool:
+        """True if requests that come alone gain from a template, by its shortcut."""
 
     def accepts(self, command: Command) -> bool:
         """Return true if requests like this one may come in runs."""
@@ -195,6 +222,7 @@ class RunHandler(ABC):
 
     fields: Sequence[VaryingField]
     fewest: int
+    learns_alone = False
 
     @abstractmethod
     def accepts(self, command: Command) -> bool:

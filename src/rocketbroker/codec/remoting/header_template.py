@@ -5,11 +5,13 @@ vary; of these it takes only texts that the JSON decoder takes unchanged. A head
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from rocketbroker.codec.java_types import ReadableBuffer
 from rocketbroker.codec.message.message_properties import FoundProperties, find_properties
 from rocketbroker.codec.remoting.remoting_command import Command, CommandCustomHeader
 from rocketbroker.common.errors import RocketBrokerError
@@ -21,9 +23,16 @@ LONG: Final = rb"0|[1-9]\d{0,17}"
 TEXT: Final = rb'[^"]*'
 _OPAQUE: Final = b'"opaque":'
 _NUMBER: Final = re.compile(rb"[1-9]\d*")
+_decode: Final = msgspec.json.Decoder(str).decode
 
 #: Decodes a header; raises RocketBrokerError when it is broken.
 Decode = Callable[[memoryview], Command]
+
+
+class FullMatch(Protocol):
+    """``fullmatch`` of a pattern of bytes."""
+
+    def __call__(self, data: ReadableBuffer, begin: int = 0, end: int = sys.maxsize, /) -> re.Match[bytes] | None: ...
 
 
 class VaryingField(NamedTuple):
@@ -43,8 +52,7 @@ class HeaderTemplate:
 
     Attributes:
         command: what the header decodes to.
-        fullmatch: matches a header, given as buffer, start and end; the groups are the values in the order of their
-            fields, the opaque last.
+        fullmatch: matches a header; the groups are the values in the order of their fields, the opaque last.
     """
 
     __slots__ = ("_fields", "command", "fullmatch")
@@ -52,16 +60,16 @@ class HeaderTemplate:
     def __init__(self, command: Command, fields: Sequence[VaryingField], pattern: re.Pattern[bytes]) -> None:
         self.command = command
         self._fields = fields
-        self.fullmatch = pattern.fullmatch
+        self.fullmatch: FullMatch = pattern.fullmatch
 
     def command_of(self, values: Sequence[bytes]) -> Command:
         """Return what a header with these values decodes to, for values without escapes that the decoder resolves."""
         pairs = zip(self._fields, values, strict=False)
         header = self.command.header
         if isinstance(header, dict):
-            header = header | {field.name: _unescaped(value) for field, value in pairs}
+            header = header | {field.name: decode_text(value) for field, value in pairs}
         else:
-            fields = {field.name: _unescaped(value) if field.pattern is TEXT else int(value) for field, value in pairs}
+            fields = {field.name: decode_text(value) if field.pattern is TEXT else int(value) for field, value in pairs}
             header = msgspec.structs.replace(header, **fields)
         return msgspec.structs.replace(self.command, header=header, opaque=int(values[-1]))
 
@@ -71,8 +79,14 @@ def names_on_wire(header_type: type[CommandCustomHeader]) -> dict[str, str]:
     return dict(zip(header_type.__struct_fields__, header_type.__struct_encode_fields__, strict=True))
 
 
-def _unescaped(value: bytes) -> str:
-    return msgspec.json.decode(b'"%b"' % value, type=str)
+def decode_text(value: bytes) -> str:
+    """Return the text that stands in JSON between two quotation marks.
+
+    Raises:
+        msgspec.MsgspecError: It is no text.
+        UnicodeError: It is not UTF-8.
+    """
+    return _decode(b'"%b"' % value)
 
 
 def make_template(
@@ -156,7 +170,6 @@ _Pairs = tuple[bytes, bytes | None, bytes | None]
 # Pairs before the unique id, with its name behind them; pairs behind it, with the separator before them.
 _before: dict[bytes, _Pairs] = {}
 _behind: dict[bytes, _Pairs] = {}
-_decode: Final = msgspec.json.Decoder(str).decode
 
 
 def decode_plain(texts: Sequence[bytes]) -> tuple[list[bytes], list[FoundProperties]] | None:
@@ -197,7 +210,7 @@ def _read_behind(text: bytes) -> _Pairs | None:
 def _read(text: bytes) -> _Pairs | None:
     """Decode pairs; return ``None`` if they are special."""
     try:
-        raw = _decode(b'"%b"' % text).encode()
+        raw = decode_text(text).encode()
     except (msgspec.MsgspecError, UnicodeError):
         return None
     tags, unique_key, keys, is_special = find_properties(raw)

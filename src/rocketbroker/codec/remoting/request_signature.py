@@ -62,12 +62,22 @@ class SigningKey:
             version: ``version`` of the command.
             body: its body.
         """
-        return self._encoded(fields, version, body).decode()
+        return b2a_base64(self.digest(signed_content(fields, version), body), newline=False).decode()
 
     def verifies(self, signature: str, fields: Mapping[str, str], version: int, body: ReadableBuffer) -> bool:
         """Return true if a request has this signature; the time does not depend on where a wrong one differs."""
         # Texts with other characters than ASCII cannot be compared as such.
-        return hmac.compare_digest(self._encoded(fields, version, body), signature.encode("utf-8", "replace"))
+        return self.verifies_content(signed_content(fields, version), body, signature.encode("utf-8", "replace"))
+
+    def verifies_content(self, content: ReadableBuffer, body: ReadableBuffer, signature: bytes) -> bool:
+        """Return true if a request has this signature, in a time that does not depend on where a wrong one differs.
+
+        Args:
+            content: what the signature covers before the body.
+            body: the body.
+            signature: its text.
+        """
+        return hmac.compare_digest(b2a_base64(self.digest(content, body), newline=False), signature)
 
     def verify_all(self, contents: Iterable[ReadableBuffer], signatures: Sequence[bytes]) -> bool:
         """Return true if each request has its signature, in a time that does not depend on where one differs.
@@ -86,9 +96,6 @@ class SigningKey:
         # 20 bytes and a zero byte are 28 characters, the last of them an A where 20 bytes alone have an equals sign.
         expected = b2a_base64(b"\0".join([*digests, b""]), newline=False)
         return hmac.compare_digest(expected, b"".join(signatures).replace(b"=", b"A"))
-
-    def _encoded(self, fields: Mapping[str, str], version: int, body: ReadableBuffer) -> bytes:
-        return b2a_base64(self.digest(signed_content(fields, version), body), newline=False)
 
 
 class RequestSigner:

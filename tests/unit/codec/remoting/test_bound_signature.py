@@ -3,7 +3,7 @@
 import pytest
 
 from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, Binding, BoundSigner, binder
-from rocketbroker.codec.remoting.remoting_command import Command, request
+from rocketbroker.codec.remoting.remoting_command import FLAG_ONEWAY, Command, request
 from rocketbroker.codec.remoting.request_signature import RequestSigner
 
 SECRET = "joe-secret"
@@ -22,12 +22,11 @@ def signed(binding: Binding, code: int = 11, body: bytes = b"body", signer: Boun
 
 
 def verifies(binding: Binding, command: Command, secret: str = SECRET) -> bool:
-    fields = command.header
-    return binding.verifies(fields[BOUND_SIGNATURE], secret, command.code, fields, command.body)
+    return binding.verifies(secret, command)
 
 
 def test_the_bytes_that_are_signed_stay_as_they_are():
-    command = request(11, {"topic": "T", "n": "ü"}, b"body")
+    command = request(11, {"topic": "T", "n": "ü"}, b"body", oneway=True)
     BoundSigner("joe", SECRET, "token", "00ff").sign(command)
     assert command.header == {
         "topic": "T",
@@ -39,8 +38,8 @@ def test_the_bytes_that_are_signed_stay_as_they_are():
 
 
 # HMAC-SHA256 by OpenSSL, of these bytes:
-# "rocketbroker-bound-1\n00ff\n11\n1\n9:AccessKey3:joe13:SecurityToken5:token1:n2:ü5:topic1:T\nbody"
-GOLDEN = "1.21fe981f5a8df8100c4442a16ef7c1852f7a0012bb31fe1f704dbe1ad953f1c5"
+# "rocketbroker-bound-2\n00ff\n11 2 513\n1\n9:AccessKey3:joe13:SecurityToken5:token1:n2:ü5:topic1:T\nbody"
+GOLDEN = "1.d4b616d25db668511accaaf49159f57d2d0b09b94766eb8f81847699a592715b"
 
 
 def test_a_signature_counts_once(binding: Binding):
@@ -54,14 +53,17 @@ def test_a_signature_counts_on_its_connection_alone(binding: Binding):
     assert not verifies(Binding(), signed(binding))
 
 
-def test_it_covers_code_names_values_and_body(binding: Binding):
+def test_it_covers_all_that_says_what_is_asked(binding: Binding):
     signer = BoundSigner("joe", SECRET, "", binding.nonce)
     for change in (
         lambda command: setattr(command, "code", 12),
+        lambda command: setattr(command, "flag", FLAG_ONEWAY),
+        lambda command: setattr(command, "version", 399),
         lambda command: setattr(command, "body", b"other"),
         lambda command: command.header.update(topic="a", group="bc"),
         lambda command: command.header.update(Topic=command.header.pop("topic")),
         lambda command: command.header.update(more=""),
+        lambda command: command.header.update({"ü": "?"}),
         lambda command: command.header.pop("group"),
         lambda command: command.header.update(AccessKey="root"),
         lambda command: command.header.update({BOUND_SIGNATURE: "9" + command.header[BOUND_SIGNATURE]}),

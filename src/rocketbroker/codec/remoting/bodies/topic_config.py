@@ -110,6 +110,11 @@ class TopicConfigSerializeWrapper(RemotingSerializable):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
+#: Begins the name that clients of a static topic have for the broker of its logical queues, and no broker has
+#: (MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX).
+LOGICAL_QUEUE_MOCK_BROKER_PREFIX: Final = "__syslo__"
+
+
 class TopicQueueMappingInfo(RemotingSerializable):
     """Queues of a static topic on a broker (TopicQueueMappingInfo): physical ids by logical ones."""
 
