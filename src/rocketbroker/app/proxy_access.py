@@ -6,7 +6,7 @@ from typing import Self
 from rocketbroker.app.access_control import check_classes, inner_user
 from rocketbroker.auth.access_copy import AccessCopy
 from rocketbroker.auth.audit_log import AuditLog
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import copy_seal
 from rocketbroker.auth.users import User
@@ -40,9 +40,9 @@ class ProxyAccess:
     def __init__(self, config: ProxyConfig, inner: User, brokers: ClusterServiceManager, clock: Clock) -> None:
         copy, seal = AccessCopy(), copy_seal(inner.name, inner.secret)
         bound = parse_users(config.bound_signature_users)
-        codes = CheckedCodes(config.authorization_enabled, bound_users=bound)
-        self.guard = RequestGuard(copy, RequestRights(config.proxy_cluster_name), clock, codes)
-        self.guard.audit = self._audit = AuditLog("proxy", clock)
+        checks = Checks(config.authorization_enabled, bound_users=bound)
+        self.guard = RequestGuard(copy, RequestRights(config.proxy_cluster_name), clock, checks)
+        self.guard.refusals.audit = self._audit = AuditLog("proxy", clock)
         self.users = ClusterUsers(copy, seal, config, brokers.registered, brokers.asked)
         self.calls = CallGuard(self.guard, lambda: self.problem)
 
@@ -82,4 +82,4 @@ class ProxyAccess:
 
     async def stop(self) -> None:
         """End what waits."""
-        await stop_all(self.users.stop, self.guard.late_refusals.stop, self._audit.stop)
+        await stop_all(self.users.stop, self.guard.refusals.late_answers.stop, self._audit.stop)

@@ -41,9 +41,11 @@ class StatusError(RocketBrokerError):
 
     Attributes:
         delay_s: seconds for which the answer waited, so that the call does not count as a slow one.
+        is_logged: it has its line in the log.
     """
 
     delay_s = 0.0
+    is_logged = False
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -12,9 +12,10 @@ from typing import Any, Final, Never
 from google.protobuf.message import Message
 
 from rocketbroker.auth.authorization import Right
-from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
+from rocketbroker.auth.errors import AuthenticationError, RefusalError
 from rocketbroker.auth.policies import Action, Resource
-from rocketbroker.auth.request_guard import RequestGuard, host_of
+from rocketbroker.auth.refusals import host_of
+from rocketbroker.auth.request_guard import RequestGuard
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError
@@ -23,6 +24,11 @@ from rocketbroker.proxy.messaging_pb2 import Code
 
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
+
+
+def _method(request: Message) -> str:
+    """Return the name of the method that a request is for; settings, which a stream brings, have their own."""
+    return request.DESCRIPTOR.name.removesuffix("Request")
 
 
 def _topic(resource: Any, actions: tuple[Action, ...]) -> Right:
@@ -97,6 +103,13 @@ def rights_of(request: Message) -> list[Right]:
     return list(_ROWS[request.DESCRIPTOR.name](request))
 
 
+def _status_of(error: RefusalError) -> StatusError:
+    """Return the answer to a refusal that was noted, and so logged."""
+    status = StatusError(Code.UNAUTHORIZED if isinstance(error, AuthenticationError) else Code.FORBIDDEN, str(error))
+    status.is_logged = True
+    return status
+
+
 class CallGrant:
     """Rights by which a call is served, for one that waits: asked again when policies have changed.
 
@@ -166,27 +179,24 @@ class CallGuard:
         """
         try:
             return self._check(metadata, request, peer)
-        except AuthenticationError as error:
-            refusal = StatusError(Code.UNAUTHORIZED, str(error))
-            delay_s = self._guard.failed(error, request.DESCRIPTOR.name, peer)
+        except RefusalError as error:
+            refusals, refusal = self._guard.refusals, _status_of(error)
+            delay_s = refusals.add(error, _method(request), peer)
             # grpcio closes no single connection: a call beyond the bounds fails at once.
-            waiting = self._guard.late_refusals.hold(host_of(peer), delay_s, refusal) if delay_s else None
+            waiting = refusals.late_answers.hold(host_of(peer), delay_s, refusal) if delay_s else None
             if waiting is None:
                 raise refusal from None
             refusal.delay_s = delay_s
             return waiting
-        except AuthorizationError as error:
-            self._guard.report(error, request.DESCRIPTOR.name, peer)
-            raise StatusError(Code.FORBIDDEN, str(error)) from None
 
     def refusal(self, metadata: Mapping[str, str | bytes], request: Message, peer: str) -> StatusError | None:
         """Return the reason why a call that was served may not be any more, ``None`` if it may."""
         try:
             self._check(metadata, request, peer)
-        except AuthenticationError as error:
-            return StatusError(Code.UNAUTHORIZED, str(error))
-        except AuthorizationError as error:
-            return StatusError(Code.FORBIDDEN, str(error))
+        except RefusalError as error:
+            # No failed attempt: the signature was right when the call came.
+            self._guard.refusals.add(error, _method(request), peer, is_attempt=False)
+            return _status_of(error)
         except StatusError as error:
             return error
         return None

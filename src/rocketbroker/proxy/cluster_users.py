@@ -4,6 +4,11 @@ Brokers with different names keep tables of their own, which ``mqadmin`` with ``
 the first by name that gives a copy. It stays with it, and keeps the last copy, for ``userCacheExpiredSeconds`` without
 an answer; then it follows the next. From the broker that it follows, an older table than it has is not taken.
 
+A copy has a MAC over a nonce that is new for each request, so nothing has to outlive a restart of the proxy: a first
+answer is proved as any other is, and an earlier one does not count again. Brokers of Apache prove nothing; their users
+are taken only with ``acceptUnprovenUsers=true``. A broker that has proved its answer once must do so from then on:
+whoever is on the path could leave out the proof.
+
 Apache's proxy asks any broker of the cluster, a different one each time.
 """
 
@@ -11,6 +16,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection
+from shlex import quote
 from typing import Final
 
 from rocketbroker.auth.access_copy import AccessCopy, CopiedUsers, users_of_copy, users_of_lists
@@ -68,7 +74,9 @@ class ClusterUsers:
         self._expires_s = config.user_cache_expired_seconds
         self._tasks = TaskOwner("ClusterUsers")
         self._followed = ""
-        self._is_proved = False
+        self._accepts_unproven = config.accept_unproven_users
+        # Names of brokers whose answers had a proof.
+        self._proved: set[str] = set()
         self._version = (0, 0)
         self._answered_at = float("-inf")
         self._logged = ""
@@ -90,32 +98,34 @@ class ClusterUsers:
     async def follow(self) -> None:
         """Ask the broker that is followed; without an answer for too long, the first one that answers."""
         try:
-            addresses = {each.broker_name: _address_of(each) for each in await self._brokers() if each.broker_addrs}
+            brokers = {each.broker_name: each for each in await self._brokers() if each.broker_addrs}
         except RemotingError as error:
             self._note(str(error))
             return
         reasons = []
-        for name in self._candidates(addresses):
-            address = addresses.get(name)
+        for name in self._candidates(brokers):
+            broker = brokers.get(name)
             try:
-                if address is None:
+                if broker is None:
                     raise RemotingConnectError("it is not registered at the name servers")
-                found = await self._fetch(address)
+                found = await self._fetch(name, _address_of(broker))
             except (BrokerResponseError, RemotingError, CodecError) as error:
                 reasons.append(f"broker {name}: {error}")
             else:
                 self._answered_at = asyncio.get_running_loop().time()
-                await self._take(name, found)
+                await self._take(broker, found)
+                # Not before: a call that comes until then would be checked by no users at all.
+                self._note("")
                 return
         self._note("; ".join(reasons) or "no broker is registered at the name servers")
 
-    def _candidates(self, addresses: Collection[str]) -> list[str]:
+    def _candidates(self, registered: Collection[str]) -> list[str]:
         """Return the names of the brokers to ask, in order."""
         if self._followed and asyncio.get_running_loop().time() < self._answered_at + self._expires_s:
             return [self._followed]
-        return sorted(addresses, key=lambda name: (name != self._followed, name))
+        return sorted(registered, key=lambda name: (name != self._followed, name))
 
-    async def _fetch(self, address: str) -> CopiedUsers:
+    async def _fetch(self, name: str, address: str) -> CopiedUsers:
         """Return the users and policies of a broker.
 
         Raises:
@@ -129,19 +139,26 @@ class ClusterUsers:
         body, tag = bytes(answer.body), from_ext_fields(answer.header, ListUsersResponseHeader).copy_tag
         if tag is not None:
             self._seal.check_copy(nonce, body, tag)
-            self._is_proved = True
+            self._proved.add(name)
             return await asyncio.to_thread(users_of_copy, body, self._seal)
-        # A broker of Apache does not know of copies, and answers passwords in clear. Nothing proves its answer, so none
-        # is taken where brokers prove theirs: whoever is on the path could send one.
-        if self._is_proved:
-            raise CodecError("its answer has no proof that it knows the inner credentials, which others had")
+        # A broker of Apache does not know of copies, and answers passwords in clear. Whoever is on the path can do so.
+        if not self._accepts_unproven:
+            raise CodecError(
+                "its answer has no proof that it knows the inner credentials. Brokers of RocketMQ give none: to take "
+                "their users, set acceptUnprovenUsers=true, and use TLS towards them"
+            )
+        if name in self._proved:
+            raise CodecError(
+                "its answer has no proof that it knows the inner credentials, and earlier ones had: somebody may "
+                "answer in its place. If it was replaced by a broker of RocketMQ, restart the proxy"
+            )
         answer = await self._ask(address, request(RequestCode.AUTH_LIST_ACL, ListAclsRequestHeader()))
         policies = bytes(answer.body)
         users = decode_body(body, list[UserInfo]) if body else []
         return users_of_lists(users, decode_body(policies, list[AclInfo]) if policies else [])
 
-    async def _take(self, name: str, found: CopiedUsers) -> None:
-        self._note("")
+    async def _take(self, broker: BrokerData, found: CopiedUsers) -> None:
+        name, option = broker.broker_name, f"-c {quote(broker.cluster)}"
         if name != self._followed:
             log.info("access control: users and policies are those of broker %s", name)
         elif found.version < self._version:
@@ -149,7 +166,7 @@ class ClusterUsers:
         self._followed, self._version = name, found.version
         if self._copy.differs(found):
             older = self._copy.rules
-            self._copy.publish(await asyncio.to_thread(AccessRules, found.users, found.acls, older))
+            self._copy.publish(await asyncio.to_thread(AccessRules, found.users, found.acls, older, option))
             log.info("access control: %d users of broker %s", len(found.users), name)
 
     def _note(self, problem: str) -> None:

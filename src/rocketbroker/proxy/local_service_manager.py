@@ -101,6 +101,9 @@ class LocalConnection:
 
     close_after_batch = close
 
+    def note_failure(self) -> None:
+        """Do nothing: calls are checked before they are requests."""
+
 
 class LocalServiceManager:
     """ServiceManager of the broker in this process.

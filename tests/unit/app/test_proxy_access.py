@@ -2,10 +2,13 @@
 
 import hashlib
 import hmac
+import json
+import logging
 
 import pytest
 
 from rocketbroker.app.proxy_access import ProxyAccess
+from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.users import User, UserType
 from rocketbroker.common.config.proxy_config import ProxyConfig
@@ -49,3 +52,18 @@ def test_calls_of_users_who_must_bind_their_signatures_are_refused(bound: str, s
         with pytest.raises(StatusError, match=f"User:{name}: boundSignatureUsers demands") as caught:
             calls.check(signed(name), ROUTE, "127.0.0.1:5")
         assert caught.value.code == pb.FORBIDDEN
+
+
+def test_a_refused_call_is_in_the_audit_log(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    with pytest.raises(StatusError, match="boundSignatureUsers demands"):
+        access_of(bound_signature_users="root").calls.check(signed("root"), ROUTE, "127.0.0.1:5")
+    (line,) = (json.loads(record.message) for record in caplog.records if record.name == AUDIT_LOGGER)
+    assert (line["event"], line["server"], line["user"], line["address"], line["request"]) == (
+        "refused",
+        "proxy",
+        "root",
+        "127.0.0.1:5",
+        "QueryRoute",
+    )
+    assert "boundSignatureUsers demands" in line["reason"]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rocketbroker.auth.access_store import AccessStore
+from rocketbroker.auth.audit_log import Source
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.late_refusals import MAX_OF_ADDRESS
 from rocketbroker.auth.policies import Acl, Action, Decision, PolicyEntry, parse_resource
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import SecretSeal
 from rocketbroker.auth.users import User, UserType
@@ -82,7 +83,7 @@ def guard_of(
     allow = PolicyEntry(parse_resource("Topic:T"), (Action.PUB,), Decision.ALLOW, ("127.0.0.1",))
     wide = PolicyEntry(parse_resource("Topic:rmq_*"), (Action.PUB,), Decision.ALLOW)
     store.rules = AccessRules({user.name: user for user in users}, {"joe": Acl("joe", (allow, wide))})
-    guard = RequestGuard(store, RequestRights("C"), FakeClock(), CheckedCodes(authorizes, bound_users=bound_users))
+    guard = RequestGuard(store, RequestRights("C"), FakeClock(), Checks(authorizes, bound_users=bound_users))
     guard.follow_loaded()
     return CallGuard(guard), guard
 
@@ -108,7 +109,9 @@ def test_a_call_without_credentials_or_rights_is_refused(tmp_path, metadata, req
     with pytest.raises(StatusError) as caught:
         calls.check(metadata, request_, peer)
     assert caught.value.code == code
-    assert (guard.denied, guard.failed_attempts.failures) == ((1, 0) if code == pb.FORBIDDEN else (0, 1))
+    assert (guard.refusals.denied, guard.refusals.failed_attempts.failures) == (
+        (1, 0) if code == pb.FORBIDDEN else (0, 1)
+    )
 
 
 def test_a_user_with_the_right_is_served(tmp_path: Path):
@@ -124,7 +127,7 @@ def test_a_user_who_must_bind_its_signatures_is_refused(tmp_path: Path):
     assert calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1") == "joe"
     with pytest.raises(StatusError, match="User:root: boundSignatureUsers demands") as caught:
         calls.check(signed("root", "root-secret"), SEND, "127.0.0.1:1")
-    assert (caught.value.code, guard.denied, guard.failed_attempts.failures) == (pb.FORBIDDEN, 1, 0)
+    assert (caught.value.code, guard.refusals.denied, guard.refusals.failed_attempts.failures) == (pb.FORBIDDEN, 1, 0)
 
 
 async def refused(calls: CallGuard) -> None:
@@ -147,17 +150,42 @@ async def test_failures_of_an_address_are_answered_late(tmp_path: Path):
         assert caught.value.code == pb.UNAUTHORIZED
         delays.append(caught.value.delay_s)
     assert delays == pytest.approx([0.0] * 5 + [0.05, 0.1], rel=0.3)
-    assert len(guard.late_refusals) == 0
+    assert len(guard.refusals.late_answers) == 0
 
 
 async def test_calls_beyond_the_bound_fail_at_once(tmp_path: Path):
     calls, guard = guard_of(tmp_path)
     for _ in range(5):
-        guard.failed_attempts.failed("127.0.0.1")
+        guard.refusals.failed_attempts.failed("127.0.0.1")
     for _ in range(MAX_OF_ADDRESS):
         assert isinstance(calls.check({}, SEND, "127.0.0.1:1"), asyncio.Future)
     with pytest.raises(StatusError) as caught:
         calls.check({}, SEND, "127.0.0.1:1")
     assert caught.value.delay_s == 0.0
     assert calls.check(signed("joe", "joe-secret"), SEND, "127.0.0.1:1") == "joe"
-    guard.late_refusals.stop()
+    guard.refusals.late_answers.stop()
+
+
+class Audit:
+    """An audit log that keeps the users and reasons of its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str | None, str]] = []
+
+    def refused(self, source: Source, _request: object, reason: str) -> None:
+        self.lines.append((source.user, reason))
+
+
+def test_a_call_that_was_served_and_may_not_be_any_more_is_logged_and_is_no_failed_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    calls, guard = guard_of(tmp_path)
+    guard.refusals.audit = audit = Audit()  # type: ignore[assignment]
+    lost = calls.refusal(signed("joe", "joe-secret"), OTHER, "127.0.0.1:1")
+    changed = calls.refusal(signed("joe", "older"), SEND, "127.0.0.1:1")
+    assert lost is not None
+    assert changed is not None
+    assert (lost.code, changed.code) == (pb.FORBIDDEN, pb.UNAUTHORIZED)
+    assert (guard.refusals.denied, guard.refusals.failed_attempts.failures) == (2, 0)
+    assert "call of SendMessage from 127.0.0.1:1: User:joe has no permission" in caplog.text
+    assert audit.lines == [("joe", lost.message), ("joe", changed.message)]

@@ -35,12 +35,14 @@ class Brokers:
     ``nonce``: the tables have the MAC of an earlier request.
     """
 
-    def __init__(self, **tables: bytes) -> None:
+    def __init__(self, *, accepts_unproven: bool = False, **tables: bytes) -> None:
         self.tables = tables
         self.asked: list[str] = []
         self.nonce = ""
         self.copy = AccessCopy()
-        config = ProxyConfig(user_cache_refresh_seconds=3600, acl_cache_refresh_seconds=3600)
+        config = ProxyConfig(
+            user_cache_refresh_seconds=3600, acl_cache_refresh_seconds=3600, accept_unproven_users=accepts_unproven
+        )
         self.users = ClusterUsers(self.copy, SEAL, config, self.registered, self.ask)
 
     async def registered(self) -> Collection[BrokerData]:
@@ -96,8 +98,10 @@ async def test_nothing_is_known_before_a_broker_answers(monkeypatch: pytest.Monk
     async with running(brokers.users):
         assert brokers.users.problem == "broker a: connect to a:1 failed"
         brokers.tables["a"] = table("ann", 1)
+        known: list[list[str]] = []
+        brokers.copy.on_change(lambda _: known.append([brokers.users.problem[:8], *brokers.known]))
         await until(lambda: not brokers.users.problem)
-    assert brokers.known == ["ann"]
+        assert (known, brokers.known) == ([["broker a", "ann"]], ["ann"])
 
 
 async def test_a_copy_with_the_mac_of_another_request_is_not_taken():
@@ -133,20 +137,39 @@ async def test_users_of_apaches_brokers_come_by_two_lists():
         return response(body=bodies[RequestCode(command.code)])
 
     brokers = Brokers(a=b"")
-    users = ClusterUsers(brokers.copy, SEAL, ProxyConfig(), brokers.registered, ask)
+    config = ProxyConfig(accept_unproven_users=True)
+    users = ClusterUsers(brokers.copy, SEAL, config, brokers.registered, ask)
     await users.follow()
     assert brokers.copy.rules.users["joe"].secret == "s3cret"
     assert len(brokers.copy.rules.acls["joe"]) == 1
 
 
-async def test_an_answer_without_a_proof_is_not_taken_after_one_with_it(caplog: pytest.LogCaptureFixture):
-    brokers = Brokers(a=table("ann", 1))
+@pytest.mark.parametrize("known", [[], ["ann"]])
+async def test_an_answer_without_a_proof_is_not_taken_whether_or_not_it_is_the_first(known: list[str]):
+    brokers = Brokers(a=table("ann", 1) if known else b"")
     async with running(brokers.users):
         brokers.users._ask = lambda _address, _command: _answered(fastjson.dumps([UserInfo("eve", "s3cret")]))
         await brokers.users.follow()
-    assert brokers.known == ["ann"]
-    assert "its answer has no proof that it knows the inner credentials" in caplog.text
+        assert brokers.known == known
+        assert ("set acceptUnprovenUsers=true" in brokers.users.problem) is not bool(known)
+
+
+@pytest.mark.parametrize("has_proved", [True, False])
+async def test_a_broker_that_has_proved_its_answer_must_do_so_from_then_on(
+    caplog: pytest.LogCaptureFixture, *, has_proved: bool
+):
+    brokers = Brokers(accepts_unproven=True, a=table("ann", 1) if has_proved else b"")
+    async with running(brokers.users):
+        brokers.users._ask = _answered_in_clear
+        await brokers.users.follow()
+        assert brokers.known == (["ann"] if has_proved else ["eve"])
+        assert ("and earlier ones had: somebody may answer in its place" in caplog.text) is has_proved
 
 
 async def _answered(body: bytes) -> Command:
     return response(body=body)
+
+
+async def _answered_in_clear(_address: str, command: Command) -> Command:
+    users = [UserInfo("eve", "s3cret", "Normal", "enable")]
+    return response(body=fastjson.dumps(users if command.code == RequestCode.AUTH_LIST_USER else []))

@@ -200,6 +200,12 @@ class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings, AuthSwitc
         "Time without an answer of the broker whose users and policies count, after which those of another one do.",
         whole(1, 86_400, "s"),
     )
+    accept_unproven_users: Flag = setting(
+        False,
+        "Take users and policies also from a broker that does not prove to know the inner credentials, as those of "
+        "RocketMQ do not. Whoever can answer in its place makes users then: use TLS towards the brokers.",
+        Trait(own=True),
+    )
     # -- certificate
     tls_test_mode_enable: Flag = setting(
         True, "Make a self-signed certificate at the start; otherwise tlsCertPath and tlsKeyPath are read."
@@ -209,6 +215,12 @@ class ProxyConfig(LogSettings, MetricsPortSettings, TlsClientSettings, AuthSwitc
     tls_key_password: Text = setting("", "Password of the private key.", Trait(secret=True))
     tls_cert_watch_interval_ms: Whole = setting(
         HOUR_MS, "Time between two looks for a new certificate in tlsCertPath and tlsKeyPath.", millis(_SECOND, DAY_MS)
+    )
+    tls_trust_cert_path: Text = setting(
+        "",
+        "File of certificates in PEM. If one is named, TLS is for clients alone whose certificate one of them issued; "
+        "plain text is for all, unless grpcPlainTextEnable=false.",
+        Trait(own=True, shown_default="none: clients need no certificate"),
     )
     grpc_plain_text_enable: Flag = setting(
         True, "Take plain text on a port with TLS; otherwise connections without TLS are closed.", Trait(own=True)

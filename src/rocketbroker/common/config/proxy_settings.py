@@ -65,6 +65,8 @@ def load_proxy_settings(
         raise ConfigError(
             "grpcPlainTextEnable=false needs TLS: set tlsCertPath and tlsKeyPath, or tlsTestModeEnable=true"
         )
+    if proxy.tls_trust_cert_path and not (proxy.tls_test_mode_enable or proxy.tls_cert_path):
+        raise ConfigError("tlsTrustCertPath needs TLS: set tlsCertPath and tlsKeyPath, or tlsTestModeEnable=true")
     least = least_held_bytes(proxy.grpc_max_inbound_message_size)
     if proxy.max_held_bytes < least:
         raise ConfigError(

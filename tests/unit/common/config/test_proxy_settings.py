@@ -112,6 +112,7 @@ def test_a_broker_has_the_port_by_two_settings():
     [
         ('{"tlsCertPath": "/c.pem", "tlsTestModeEnable": false}', "tlsCertPath and tlsKeyPath belong together"),
         ('{"proxyMode": "both"}', "proxyMode=both is unknown; write CLUSTER or LOCAL"),
+        ('{"tlsTrustCertPath": "/ca.pem", "tlsTestModeEnable": false}', "tlsTrustCertPath needs TLS: set tlsCertPath"),
         ('{"grpcPlainTextEnable": false, "tlsTestModeEnable": false}', "grpcPlainTextEnable=false needs TLS"),
         (
             '{"maxHeldBytes": 133120000}',
@@ -122,7 +123,7 @@ def test_a_broker_has_the_port_by_two_settings():
             "set maxHeldBytes to at least 34,144,256",
         ),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_settings_that_contradict_each_other_are_an_error(file: Path, text: str, reason: str):
     file.write_text(text)
