@@ -2,7 +2,9 @@
 
 import json
 import logging
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,8 +13,12 @@ from docs._ext.request_codes import served_codes
 from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.auth.policies import Action
 from rocketbroker.auth.request_rights import RequestRights
+from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
+from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
+from rocketbroker.transport.access import ProtectedMode
+from tests.support.ports import LOOPBACK
 from tests.support.raw_client import RawAnswer
 from tests.support.raw_requests import send_fields
 from tests.support.signed_client import SignedClient
@@ -31,6 +37,7 @@ TRAFFIC = {
     Code.REGISTER_BROKER,
     Code.UNREGISTER_BROKER,
     Code.BROKER_HEARTBEAT,
+    Code.QUERY_DATA_VERSION,
     Code.REGISTER_TOPIC_IN_NAMESRV,
     Code.EXCHANGE_BROKER_HA_INFO,
     Code.POP_ROLLBACK,
@@ -229,6 +236,37 @@ def test_what_is_refused_has_a_line_with_who_and_why(servers: Servers):
     servers.ask(servers.namesrv, Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"}, user=None)
     (line,) = servers.lines()
     assert (line["server"], line["request"]) == ("namesrv", "WIPE_WRITE_PERM_OF_BROKER")
+
+
+def test_a_slave_without_a_proof_has_a_line(servers: Servers):
+    settings = servers.ask(servers.broker, Code.GET_BROKER_CONFIG, {}).body.decode().splitlines()
+    (port,) = (int(line.partition("=")[2]) for line in settings if line.startswith("haListenPort="))
+    with socket.create_connection((LOOPBACK, port), 10) as stranger:
+        address = f"{LOOPBACK}:{stranger.getsockname()[1]}"
+        stranger.sendall(bytes(16))
+        with suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    (line,) = servers.lines()
+    assert (line["event"], line["server"], line["request"]) == ("refused", "broker-a_0", "HA handshake")
+    assert line["address"] == address
+    assert "it asks for the log without a proof" in line["reason"]
+
+
+def test_what_protected_mode_refuses_has_a_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    with RocketMQServer() as mq:
+        monkeypatch.setattr(ProtectedMode, "__call__", lambda *_: Audience.CLIENT)
+        made = Servers(mq, caplog)
+        for address, server, code in (
+            (made.broker, "broker-a_0", Code.GET_BROKER_CONFIG),
+            (made.namesrv, "namesrv", Code.GET_NAMESRV_CONFIG),
+        ):
+            assert made.ask(address, code, {}, user=None).code == ResponseCode.NO_PERMISSION
+            (line,) = made.lines()
+            assert (line["event"], line["server"], line["request"]) == ("refused", server, code.name)
+            assert line["reason"] == "protectedMode: for administration, the peer is admitted as client"
+            assert line["address"].startswith(f"{LOOPBACK}:")
+        made.close()
 
 
 def test_each_code_that_changes_something_is_audited():

@@ -95,7 +95,7 @@ class AuditLog:
 
         Args:
             source: who sent it.
-            request: the request code, or the method of a gRPC call.
+            request: the request code, the method of a gRPC call, or another name.
             reason: the reason, as the peer gets it.
         """
         if not self.is_on:

@@ -10,7 +10,7 @@ from rocketbroker.codec.message.message_id import join_address
 from rocketbroker.common.config import MessageStoreConfig
 from rocketbroker.common.errors import CodecError
 from rocketbroker.common.lifecycle import TaskOwner
-from rocketbroker.ha.ha_handshake import HANDSHAKE_S, HAAccess, MasterHandshake, WrongProofError
+from rocketbroker.ha.ha_handshake import HANDSHAKE_S, HAAccess, HandshakeError, MasterHandshake
 from rocketbroker.store.commitlog.commit_log import CommitLog
 
 log = logging.getLogger(__name__)
@@ -180,9 +180,10 @@ class HAConnection(asyncio.BufferedProtocol):
             if not self._handshake.is_over:
                 data = self._shake_hands(data)
             offset = self._reports.feed(data)
+        except HandshakeError as error:
+            self._refuse(error)
+            return
         except CodecError as error:
-            if isinstance(error, WrongProofError):
-                self._access.failed(self.peer_host)
             self.close(str(error))
             return
         if offset is not None:
@@ -200,6 +201,10 @@ class HAConnection(asyncio.BufferedProtocol):
         if self._handshake.is_over and self._handshake.has_begun:
             log.info("HAService: the slave at %s is %s", self.peer, self._handshake.peer)
         return rest
+
+    def _refuse(self, error: HandshakeError) -> None:
+        self._access.refused(self.peer, error)
+        self.close(str(error))
 
     def _reported(self, offset: int) -> None:
         source = self._source
@@ -336,7 +341,11 @@ class HAConnection(asyncio.BufferedProtocol):
             return
         shake = self._handshake
         if not shake.is_over and (self._access.is_required or shake.has_begun) and now - self.begun_at > HANDSHAKE_S:
-            self.close(f"it has not proved within {HANDSHAKE_S:g} s that it knows innerClientAuthenticationCredentials")
+            self._refuse(
+                HandshakeError(
+                    f"it has not proved within {HANDSHAKE_S:g} s that it knows innerClientAuthenticationCredentials"
+                )
+            )
             return
         self.transfer()
         due = now - self._last_written > self._config.ha_send_heartbeat_interval / 1000

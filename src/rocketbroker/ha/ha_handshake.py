@@ -48,13 +48,13 @@ class HAAccess:
         own: its names.
         key: derived from the inner credentials; ``None`` without them.
         is_required: access control is on: nothing is sent to a peer without proof, or taken from it.
-        failed: called with the host of a slave whose proof is wrong.
+        refused: called with the address of a slave that is refused, and the reason.
     """
 
     own: BrokerIdentity
     key: bytes | None = field(default=None, repr=False)
     is_required: bool = False
-    failed: Callable[[str], object] = field(default=lambda _host: None, repr=False)
+    refused: Callable[[str, HandshakeError], object] = field(default=lambda _address, _error: None, repr=False)
 
     def proof(self, role: bytes, slave: Introduction, master: Introduction) -> bytes:
         """Return the MAC of one end."""

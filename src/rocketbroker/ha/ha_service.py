@@ -27,6 +27,7 @@ from rocketbroker.store.commitlog.put_message import (
 )
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import ProtectedMode, is_this_machine
+from rocketbroker.transport.failed_connections import admitting
 from rocketbroker.transport.remoting_server import listen
 from rocketbroker.transport.tls_transport import FirstByte, ServerTls
 
@@ -297,14 +298,14 @@ class HAService:
         Raises:
             ConfigError: Another process took the port after it was bound.
         """
-        loop = asyncio.get_running_loop()
+        loop, tls, make = asyncio.get_running_loop(), self._tls, self._new_connection
         for sock in self._sockets:
             # A duplicate: the service may stop and start again with the role.
             listening = sock.dup()
             listen(listening, _BACKLOG)  # uvloop would leak a socket that cannot listen
             self._servers.append(
                 await loop.create_server(
-                    self._new_connection,
+                    make if tls is None else admitting(tls.failed_connections, make),
                     sock=listening,
                     backlog=_BACKLOG,
                 )

@@ -169,13 +169,15 @@ async def test_a_slave_without_proof_gets_no_byte(tmp_path: Path, offset: int, c
     assert "Apache's slaves and those with authenticationEnabled=false do not know the handshake" in caplog.text
 
 
-async def test_a_wrong_proof_is_counted_and_gets_an_introduction_alone(tmp_path: Path):
-    failed = list[str]()
-    access = replace(MASTER, failed=failed.append)
+async def test_a_wrong_proof_is_reported_and_gets_an_introduction_alone(tmp_path: Path):
+    refused: list[tuple[str, HandshakeError]] = []
+    access = replace(MASTER, refused=lambda *each: refused.append(each))
     async with ha_master(tmp_path / "m", access=access) as master:
         fill(master.store, "a", 5)
         got = await first_bytes(master, Introduction(b"n" * 32, SLAVE.own).encode() + bytes(PROOF_LENGTH))
-        assert failed == [LOOPBACK]
+        ((address, error),) = refused
+        assert address.startswith(f"{LOOPBACK}:")
+        assert type(error) is WrongProofError
         found = Introduction.decode(got)
         assert found is None or found[1] == len(got)
 
@@ -225,9 +227,12 @@ async def test_a_slow_slave_is_given_up(
 ):
     monkeypatch.setattr(ha_connection, "HANDSHAKE_S", 0.05)
     monkeypatch.setattr(ha_service, "TICK_S", 0.02)
+    refused: list[str] = []
+    access = replace(access, refused=lambda _address, error: refused.append(str(error)))
     async with ha_master(tmp_path / "m", access=access) as master:
         assert await first_bytes(master, data) == b""
-    assert "has not proved within 0.05 s" in caplog.text
+    assert refused == ["it has not proved within 0.05 s that it knows innerClientAuthenticationCredentials"]
+    assert refused[0] in caplog.text
 
 
 async def test_a_pair_without_access_control_shakes_no_hands(tmp_path: Path):

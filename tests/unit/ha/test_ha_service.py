@@ -599,9 +599,10 @@ async def test_flow_control_limits_what_a_slave_gets_in_a_window(
     async with ha_master(tmp_path, **limits) as master:
         fill(master.store, "a", 5)
         log, loop = log_bytes(master.store)[7:1007], asyncio.get_running_loop()
+        begun = loop.time()  # the first window begins with the connection
         async with connected(master) as (reader, writer):
             writer.write(pack(">q", 7))
-            got, begun = b"", loop.time()
+            got = b""
             sizes = []
             while len(got) < len(log):
                 offset, data = await next_transfer(reader)
