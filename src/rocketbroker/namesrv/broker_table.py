@@ -197,6 +197,12 @@ class BrokerTable:
         info = self.live.get(broker_addr)
         return info if info is not None and info.cluster_name == cluster_name else None
 
+    def addresses(self, cluster_name: str, broker_name: str) -> dict[int, str]:
+        """Return the addresses of the live brokers with a name in a cluster, by id."""
+        group = self.by_name.get(broker_name)
+        held = {} if group is None else group.broker_addrs
+        return {key: address for key, address in held.items() if self.live_info(cluster_name, address) is not None}
+
     def holder(self, broker_name: str, broker_id: int) -> tuple[str, BrokerLiveInfo] | None:
         """Return address and state of the broker with a name and id."""
         group = self.by_name.get(broker_name)

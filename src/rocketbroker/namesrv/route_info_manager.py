@@ -223,13 +223,13 @@ class RouteInfoManager:
 
     # -- leaving
 
-    def unregister_broker(self, broker_addr: str, broker_name: str, connection: Connection) -> None:
-        """Forget a broker; its topics stay routed while another broker of its name lives.
+    def unregister_broker(self, cluster_name: str, broker_addr: str, broker_name: str, connection: Connection) -> None:
+        """Forget a broker of a cluster; its topics stay routed while another broker of its name lives.
 
         Raises:
             BrokerResponseError: NO_PERMISSION; the broker is alive and registered from another host.
         """
-        info = self.brokers.live.get(broker_addr)
+        info = self.brokers.live_info(cluster_name, broker_addr)
         if info is None or info.broker_name != broker_name:
             log.info("broker %s at %s unregisters, but was not registered", shown(broker_name), shown(broker_addr))
             return

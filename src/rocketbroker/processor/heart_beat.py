@@ -208,7 +208,8 @@ class HeartBeatProcessor:
                 registers nothing.
         """
         self._limit.check_body(command.body)
-        heartbeat = read_body(command.body, HeartbeatData)
+        known = None if requester is None else requester.take_body()
+        heartbeat = known if isinstance(known, HeartbeatData) else read_body(command.body, HeartbeatData)
         self._limit.check(connection, heartbeat, command.language)
         channel = ClientChannelInfo(
             connection, heartbeat.client_id, command.language, command.version, self._clock.monotonic()

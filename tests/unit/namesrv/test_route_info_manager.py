@@ -66,8 +66,8 @@ class Fixture:
         body = RegisterBrokerBody(wrapper, servers or [])
         return self.manager.register_broker(registration_of(broker, body, connection or FakeConnection()))
 
-    def unregister(self, address: str, name: str, connection: FakeConnection | None = None) -> None:
-        self.manager.unregister_broker(address, name, connection or FakeConnection())
+    def unregister(self, address: str, name: str, connection: FakeConnection | None = None, cluster: str = "C") -> None:
+        self.manager.unregister_broker(cluster, address, name, connection or FakeConnection())
 
     def perm(self, topic: str, broker: str = "broker-a") -> int:
         return self.manager.topic_queues.queues(topic)[broker].perm
@@ -367,6 +367,7 @@ def test_unregistering_a_stranger_changes_nothing(namesrv: Fixture) -> None:
     namesrv.register("T", "U")
     namesrv.unregister("127.0.0.1:31999", "broker-none")
     namesrv.unregister("127.0.0.1:31999", "broker-a")
+    namesrv.unregister(MASTER, "broker-a", cluster="D")
     assert namesrv.addresses() == {0: MASTER}
 
 

@@ -88,9 +88,9 @@ class NameServerLife(RuleBasedStateMachine):
     def places(self) -> dict[str, dict[int, str]]:
         return {name: dict(data.broker_addrs) for name, data in self.manager.brokers.by_name.items()}
 
-    @rule(address=addresses, name=names, connection=st.integers(0, 2))
-    def unregister(self, address: str, name: str, connection: int) -> None:
-        refused = refusal(lambda: self.manager.unregister_broker(address, name, self.connections[connection]))
+    @rule(cluster=clusters, address=addresses, name=names, connection=st.integers(0, 2))
+    def unregister(self, cluster: str, address: str, name: str, connection: int) -> None:
+        refused = refusal(lambda: self.manager.unregister_broker(cluster, address, name, self.connections[connection]))
         if refused is not None:
             assert refused.code == ResponseCode.NO_PERMISSION
         assert (address in self.manager.brokers.live) >= (refused is not None)

@@ -4,7 +4,7 @@ import pytest
 
 from rocketbroker.auth.authorization import AccessRules
 from rocketbroker.auth.requester import Requester
-from rocketbroker.codec.remoting.bodies.client import MessageModel
+from rocketbroker.codec.remoting.bodies.client import HeartbeatData, MessageModel
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.handler import Audience
 from rocketbroker.codec.remoting.remoting_command import request
@@ -338,8 +338,8 @@ def test_new_producers_are_left_out_where_there_are_no_transactions(processor, p
 class Joined(Requester):
     """A requester that notes the groups whose rights count from now on, and all groups of the client."""
 
-    def __init__(self):
-        super().__init__("joe", "10.0.0.1", "C", AccessRules, lambda error: None)
+    def __init__(self, body=None):
+        super().__init__("joe", "10.0.0.1", "C", AccessRules, lambda error: None, body=body)
         self.noted: list[tuple[list[str], set[str]]] = []
         self.joined = lambda _heartbeat, accepted, groups: self.noted.append(
             ([data.group_name for data in accepted], set(groups))
@@ -363,3 +363,14 @@ def test_a_heartbeat_beyond_the_limits_joins_no_group(processor, parts):
     with pytest.raises(BrokerResponseError, match="maxSubscriptionsPerClient"):
         processor.heart_beat(FakeConnection(), heartbeat(("g", topics)), requester)
     assert requester.noted == []
+
+
+def test_a_body_that_was_decoded_for_its_rights_is_neither_decoded_again_nor_kept(processor, parts):
+    command = heartbeat(("g", ["T"]))
+    requester = Joined(HeartbeatData.decode(command.body))
+    command.body = b"{no json"
+    processor.heart_beat(FakeConnection(), command, requester)
+    assert requester.noted == [(["g"], {"g"})]
+    (channel,) = parts.consumers.group_info("g").channels.values()
+    assert channel.may_publish.__self__ is requester
+    assert requester.take_body() is None

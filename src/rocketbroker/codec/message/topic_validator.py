@@ -6,7 +6,10 @@ The remarks are RocketMQ's, because clients receive them in responses.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TOPIC_MAX_LENGTH: Final = 127
 #: Groups are part of the names of retry and dead-letter topics, hence fewer.
@@ -143,3 +146,13 @@ def is_not_allowed_send_topic(topic: str) -> bool:
 def _shown(name: str) -> str:
     # A remark must not repeat a name of megabytes.
     return name if len(name) <= 512 else f"{name[:512]}…"
+
+
+def groups_with_retry_topics(topics: Iterable[str]) -> list[str]:
+    """Return the groups whose retry topics are among ``topics``, in their order.
+
+    Names that no group can have are left out: a retry topic of POP has the names of its group and topic.
+    """
+    prefix = RETRY_GROUP_TOPIC_PREFIX
+    names = [topic.removeprefix(prefix) for topic in topics if topic.startswith(prefix)]
+    return [name for name in names if validate_group(name).valid]

@@ -30,7 +30,7 @@ from rocketbroker.namesrv.broker_table import BrokerIdentity, BrokerRegistration
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.names import check_address, check_broker_name, check_key
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
-from rocketbroker.processor.support.request_checks import MOST_VALUES
+from rocketbroker.processor.support.request_checks import read_body
 from rocketbroker.processor.support.request_family import answers
 
 Request = RemotingCommand[RegisterBrokerRequestHeader]
@@ -157,12 +157,13 @@ class RegistrationRequests:
     def unregister_broker(
         self, connection: Connection, command: RemotingCommand[UnRegisterBrokerRequestHeader]
     ) -> Command:
-        """Remove the broker with a name and an address; an unknown one is not an error.
+        """Remove the broker with a name and an address in a cluster; an unknown one is not an error.
 
         Raises:
             BrokerResponseError: The broker is alive, and the request comes from another host.
         """
-        self.manager.unregister_broker(command.header.broker_addr, command.header.broker_name, connection)
+        header = command.header
+        self.manager.unregister_broker(header.cluster_name, header.broker_addr, header.broker_name, connection)
         return response()
 
     @answers(RequestCode.QUERY_DATA_VERSION, QueryDataVersionRequestHeader, Audience.BROKER)
@@ -175,7 +176,8 @@ class RegistrationRequests:
             BrokerResponseError: The body is not a DataVersion.
         """
         where = (command.header.cluster_name, command.header.broker_addr)
-        changed = self.manager.is_broker_topic_config_changed(*where, _asked_version(command))
+        asked = read_body(command.body, DataVersion, largest=_LARGEST_VERSION) if command.body else None
+        changed = self.manager.is_broker_topic_config_changed(*where, asked)
         self.manager.update_broker_info_update_timestamp(*where, connection)
         known = self.manager.data_version(*where)
         header = QueryDataVersionResponseHeader(changed=changed)
@@ -194,13 +196,12 @@ class RegistrationRequests:
     def get_broker_member_group(
         self, connection: Connection, command: RemotingCommand[GetBrokerMemberGroupRequestHeader]
     ) -> Command:
-        """Return the addresses of a broker name by id, none for an unknown name."""
+        """Return the addresses of a broker name in a cluster by id, none for an unknown name."""
         header = command.header
-        data = self.manager.brokers.by_name.get(header.broker_name)
         group = BrokerMemberGroup(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
-            broker_addrs={} if data is None else data.broker_addrs,
+            broker_addrs=self.manager.brokers.addresses(header.cluster_name, header.broker_name),
         )
         body = GetBrokerMemberGroupResponseBody(broker_member_group=group)
         return response(ResponseCode.SUCCESS, _REMARK, body=body.encode())
@@ -275,17 +276,3 @@ def _body(command: Request, limits: RegistrationLimits) -> RegisterBrokerBody:
     if _is_compressed(command):
         return RegisterBrokerBody.decode_compressed(command.body, command.version, limits)
     return RegisterBrokerBody.decode_within(command.body, limits)
-
-
-def _asked_version(command: RemotingCommand[QueryDataVersionRequestHeader]) -> DataVersion | None:
-    """Decode the broker's own version, ``None`` if it sent no body."""
-    if not command.body:
-        return None
-    if len(command.body) > _LARGEST_VERSION:
-        text = f"the body of QUERY_DATA_VERSION has {len(command.body):,} bytes; a DataVersion has fewer than 100"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
-    try:
-        return DataVersion.decode(command.body, most_values=MOST_VALUES)
-    except CodecError as error:
-        text = f"the body of QUERY_DATA_VERSION is not a DataVersion: {error}"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

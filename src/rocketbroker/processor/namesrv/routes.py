@@ -21,12 +21,12 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.namesrv_config import NamesrvConfig
-from rocketbroker.common.errors import BrokerResponseError, CodecError, shown
+from rocketbroker.common.errors import shown
 from rocketbroker.namesrv.kv_config_manager import KVConfigManager
 from rocketbroker.namesrv.names import check_topic
 from rocketbroker.namesrv.route_info_manager import RouteInfoManager
 from rocketbroker.namesrv.topic_queue_table import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
-from rocketbroker.processor.support.request_checks import MOST_VALUES
+from rocketbroker.processor.support.request_checks import read_body
 from rocketbroker.processor.support.request_family import answers
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,8 @@ class RouteRequests:
         """
         check_topic(command.header.topic)
         if command.body:
-            self.manager.register_topic(command.header.topic, _route_of(command).queue_datas)
+            route = read_body(command.body, TopicRouteData, largest=_LARGEST_ROUTE)
+            self.manager.register_topic(command.header.topic, route.queue_datas)
         return response()
 
     @answers(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequestHeader)
@@ -192,14 +193,3 @@ class RouteRequests:
             "broker %s: write permission restored to %d topics by %s", shown(name), count, connection.remote_address
         )
         return response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
-
-
-def _route_of(command: RemotingCommand[RegisterTopicRequestHeader]) -> TopicRouteData:
-    if len(command.body) > _LARGEST_ROUTE:
-        text = f"the body of REGISTER_TOPIC_IN_NAMESRV has {len(command.body):,} bytes; the limit is {_LARGEST_ROUTE:,}"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
-    try:
-        return TopicRouteData.decode(command.body, most_values=MOST_VALUES)
-    except CodecError as error:
-        text = f"the body of REGISTER_TOPIC_IN_NAMESRV is not a TopicRouteData: {error}"
-        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text) from error

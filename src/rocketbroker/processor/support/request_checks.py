@@ -101,13 +101,22 @@ T = TypeVar("T", bound=RemotingSerializable)
 MOST_VALUES = 5_000
 
 
-def read_body(body: Buffer, kind: type[T]) -> T:
+def read_body(body: Buffer, kind: type[T], *, largest: int | None = None) -> T:
     """Decode the body of a request.
 
+    Args:
+        body: the body.
+        kind: what it is.
+        largest: its largest size in bytes, below that of a frame.
+
     Raises:
-        BrokerResponseError: SYSTEM_ERROR if it is not JSON, or a field is missing or of the wrong type; the remark
-            names the field.
+        BrokerResponseError: SYSTEM_ERROR if it is too large or not JSON, or a field is missing or of the wrong type;
+            the remark names the field.
     """
+    size = memoryview(body).nbytes
+    if largest is not None and size > largest:
+        text = f"the body of the request has {size:,} bytes; a {kind.__name__} has {largest:,} at most"
+        raise BrokerResponseError(ResponseCode.SYSTEM_ERROR, text)
     try:
         return kind.decode(body, most_values=MOST_VALUES)
     except CodecError as error:

@@ -72,3 +72,8 @@ def test_system_topics() -> None:
     assert tv.is_not_allowed_send_topic("SCHEDULE_TOPIC_XXXX")
     assert not tv.is_not_allowed_send_topic("TBW102")
     assert tv.NOT_ALLOWED_SEND_TOPIC_SET < tv.SYSTEM_TOPIC_SET
+
+
+def test_groups_are_found_by_their_retry_topics() -> None:
+    topics = ["%RETRY%b", "T", "%RETRY%a", "%DLQ%c", "%RETRY%a+T", "%RETRY%" + "g" * 121, "%RETRY%"]
+    assert tv.groups_with_retry_topics(topics) == ["b", "a"]

@@ -21,6 +21,7 @@ from rocketbroker.codec.remoting.headers.namesrv import (
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
 )
 from rocketbroker.codec.remoting.remoting_command import Command, RemotingCommand, request
 from rocketbroker.codec.remoting.request_code import RequestCode
@@ -308,13 +309,13 @@ def test_asking_is_a_sign_of_life(namesrv: NamesrvFixture) -> None:
 def test_a_body_that_is_no_version_is_named(namesrv: NamesrvFixture) -> None:
     answer = namesrv.ask(RequestCode.QUERY_DATA_VERSION, HEADER, b'{"counter":"many"}')
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "QUERY_DATA_VERSION is not a DataVersion" in (answer.remark or "")
+    assert "the body of the request: DataVersion: " in (answer.remark or "")
 
 
 def test_a_body_that_is_too_long_for_a_version_is_not_read(namesrv: NamesrvFixture) -> None:
     answer = namesrv.ask(RequestCode.QUERY_DATA_VERSION, HEADER, b"[" + b"[]," * 500 + b"1]")
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "has 1,503 bytes; a DataVersion has fewer than 100" in (answer.remark or "")
+    assert "has 1,503 bytes; a DataVersion has 1,024 at most" in (answer.remark or "")
 
 
 def test_the_recorded_heartbeat_keeps_a_broker(namesrv: NamesrvFixture) -> None:
@@ -344,6 +345,18 @@ def test_the_recorded_question(namesrv: NamesrvFixture) -> None:
     assert (answer.code, answer.remark, answer.body) == (expected.code, expected.remark, bytes(expected.body))
 
 
-def test_an_unknown_name_has_no_addresses(namesrv: NamesrvFixture) -> None:
+def test_a_name_of_another_cluster_or_an_unknown_one_has_no_addresses(namesrv: NamesrvFixture) -> None:
+    namesrv.ask(RequestCode.REGISTER_BROKER, header())
+    for cluster, shown in (("C", b'{0:"127.0.0.1:10911"}'), ("D", b"{}")):
+        fields = GetBrokerMemberGroupRequestHeader(cluster, "broker-a")
+        assert shown in namesrv.ask(RequestCode.GET_BROKER_MEMBER_GROUP, fields).body
     answer = namesrv.ask(RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequestHeader("C", "nobody"))
     assert answer.body == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"nobody","cluster":"C"}}'
+
+
+def test_a_broker_is_unregistered_in_its_own_cluster_alone(namesrv: NamesrvFixture) -> None:
+    namesrv.ask(RequestCode.REGISTER_BROKER, header())
+    for cluster, names in (("D", ["broker-a"]), ("C", [])):
+        fields = UnRegisterBrokerRequestHeader("broker-a", "127.0.0.1:10911", cluster, 0)
+        assert namesrv.ask(RequestCode.UNREGISTER_BROKER, fields).code == 0
+        assert list(namesrv.manager.brokers.by_name) == names
