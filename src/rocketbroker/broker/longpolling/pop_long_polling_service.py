@@ -6,7 +6,7 @@ run again, and held again if another one was faster.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from rocketbroker.broker.longpolling.held_requests import HeldRequest, HeldRequests
 from rocketbroker.codec.message.pop_info import ALL_QUEUES, pop_retry_topics
@@ -15,6 +15,9 @@ from rocketbroker.codec.remoting.handler import Answer, Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.config import BrokerConfig
 from rocketbroker.common.errors import BrokerResponseError
+
+# Pops that are woken before those have run: as many as run in one turn of the event loop.
+_WOKEN_AT_A_TIME: Final = 64
 
 
 class PopRequest(HeldRequest):
@@ -81,10 +84,19 @@ class _Waiting:
         """Take out a pop, whatever it wants."""
         for requests in self._by_tags.values():
             return self._take_out(next(iter(requests)))
-        for request in self.filtered:
-            del self.filtered[request]
-            return request
-        return None
+        return self._take_out_filtered() if self.filtered else None
+
+    def take_filtered(self) -> PopRequest | None:
+        """Take out a pop that leaves out messages."""
+        for codes, requests in self._by_tags.items():
+            if codes is not None:
+                return self._take_out(next(iter(requests)))
+        return self._take_out_filtered() if self.filtered else None
+
+    def _take_out_filtered(self) -> PopRequest:
+        request = next(iter(self.filtered))
+        del self.filtered[request]
+        return request
 
     def _take_out(self, request: PopRequest) -> PopRequest:
         requests = self._by_tags.get(request.tag_codes)
@@ -194,6 +206,19 @@ class PopLongPollingService:
         found = self._topics.get(topic, {}).get(group)
         if found is not None:
             self._wake_one(found, queue_id)
+
+    async def wake_filtered(self) -> None:
+        """Run again a pop of each group and queue that leaves out messages, so that it gets past them.
+
+        All have run at the end, but one that reads the disk or whose peer is behind may not be answered yet.
+        """
+        groups = [group for by_name in self._topics.values() for group in by_name.values()]
+        places = [waiting for group in groups for waiting in group.queues.values()]
+        for number, waiting in enumerate(places, 1):
+            self._wake(waiting.take_filtered())
+            if not number % _WOKEN_AT_A_TIME:
+                await self._requests.run_ready()
+        await self._requests.run_ready()
 
     def drop(self, connection: Connection, command: Any) -> None:
         """Forget a pop that nobody waits for any more, though its connection is open."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -304,4 +305,32 @@ async def _follow(events: list[tuple[str, int, str, tuple[int, ...]]]) -> None:
     for pop in held:
         polling.service.on_close(pop.connection)
     polling.assert_empty()
+    await polling.service.stop()
+
+
+async def test_pops_that_leave_out_messages_run_again_one_of_each_group_and_queue(polling: Polling):
+    first, _second = polling.hold(-1, 1), polling.hold(-1, 1)
+    of_queue = polling.hold(2, 1)
+    by_properties = polling.hold(-1, group="other", has_match=lambda: False)
+    polling.hold(-1, group="all")
+    await polling.service.wake_filtered()
+
+    assert {*polling.resumed} == {first, of_queue, by_properties}
+
+
+async def test_all_pops_that_leave_out_messages_have_run_some_in_each_turn():
+    polling = Polling()
+    for number in range(100):
+        polling.hold(-1, group=f"wants all {number}")
+    filtered = {polling.hold(queue_id, 1, group=f"g{number}") for number in range(100) for queue_id in range(2)}
+    for number in range(100):
+        polling.service.wake("Topic", f"wants all {number}", -1)
+    waking = asyncio.create_task(polling.service.wake_filtered())
+    numbers = [0]
+    while not waking.done():
+        await asyncio.sleep(0)
+        numbers.append(len(polling.resumed))
+
+    assert filtered <= {*polling.resumed}
+    assert max(later - earlier for earlier, later in pairwise(numbers)) <= 64
     await polling.service.stop()
