@@ -5,13 +5,14 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+from shlex import quote
 from typing import Final, Self
 
 from rocketbroker.auth.access_store import FILE_NAME, AccessStore, AccessTable
 from rocketbroker.auth.audit_log import AuditLog
 from rocketbroker.auth.errors import AuthError, AuthValueError
 from rocketbroker.auth.plain_acl import plain_acl_files, read_plain_acl
-from rocketbroker.auth.request_guard import CheckedCodes, RequestGuard
+from rocketbroker.auth.request_guard import Checks, RequestGuard
 from rocketbroker.auth.request_rights import RequestRights
 from rocketbroker.auth.secret_seal import NONCE_LENGTH, copy_seal, load_seal, shared_key
 from rocketbroker.auth.table_lock import TableLock
@@ -24,7 +25,7 @@ from rocketbroker.common.clock import Clock
 from rocketbroker.common.config.auth_settings import AuthSettings, AuthSwitches, parse_codes, parse_users
 from rocketbroker.common.config.load import BrokerSettings
 from rocketbroker.common.errors import CodecError, ConfigError, shown
-from rocketbroker.ha.ha_handshake import HAAccess
+from rocketbroker.ha.ha_handshake import HAAccess, HandshakeError, WrongProofError
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class AccessControl:
         clock: source of the time.
         open_codes: codes that are not checked at all.
         is_slave: the table follows a master's.
+        option: option by which mqadmin reaches the table; by default that of the cluster.
 
     Attributes:
         store: the table.
@@ -140,6 +142,7 @@ class AccessControl:
         open_codes: Collection[int] = frozenset(),
         *,
         is_slave: bool = False,
+        option: str = "",
     ) -> None:
         check_classes(config)
         self._config = config
@@ -156,13 +159,13 @@ class AccessControl:
             seal = load_seal(folder / KEY_FILE, may_create=not table.exists())
         finally:
             self._lock.release()
-        self.store = AccessStore(table, seal, clock)
+        self.store = AccessStore(table, seal, clock, option=option or f"-c {quote(cluster)}")
         as_apache = config.authorization_open_as_apache
         self.guard = RequestGuard(
             self.store,
             RequestRights(cluster, as_apache=as_apache),
             clock,
-            CheckedCodes(
+            Checks(
                 config.authorization_enabled,
                 parse_codes(config.authentication_whitelist),
                 parse_codes(config.authorization_whitelist),
@@ -182,11 +185,12 @@ class AccessControl:
         open_codes: Collection[int] = frozenset(),
         *,
         is_slave: bool = False,
+        option: str = "",
     ) -> Self | None:
         """Return the access control of a server, ``None`` if it is off."""
         if not config.authentication_enabled:
             return None
-        return cls(config, cluster, folder, clock, open_codes, is_slave=is_slave)
+        return cls(config, cluster, folder, clock, open_codes, is_slave=is_slave, option=option)
 
     @classmethod
     def of_broker(cls, settings: BrokerSettings, clock: Clock, audit: AuditLog) -> Self | None:
@@ -200,7 +204,7 @@ class AccessControl:
             is_slave=config.broker_role == "SLAVE",
         )
         if made is not None:
-            made.guard.audit = audit
+            made.guard.refusals.audit = audit
         return made
 
     @staticmethod
@@ -316,7 +320,7 @@ class AccessControl:
 
     async def stop(self) -> None:
         """Write what is pending, and drop refusals that wait."""
-        self.guard.late_refusals.stop()
+        self.guard.refusals.late_answers.stop()
         await self.store.stop()
 
     def release(self) -> None:
@@ -329,7 +333,7 @@ def ha_access(settings: BrokerSettings, access: AccessControl | None) -> HAAcces
 
     Args:
         settings: names of the broker, and the inner credentials.
-        access: counts proofs that are wrong, if access control is on.
+        access: notes slaves that are refused, if access control is on.
 
     Raises:
         ConfigError: The inner credentials are not valid.
@@ -340,4 +344,8 @@ def ha_access(settings: BrokerSettings, access: AccessControl | None) -> HAAcces
     key = None if inner is None else shared_key(inner.name, inner.secret, "HA link")
     if access is None:
         return HAAccess(own, key)
-    return HAAccess(own, key, is_required=True, failed=access.guard.failed_attempts.failed)
+
+    def refused(address: str, error: HandshakeError) -> None:
+        access.guard.refusals.add_slave(str(error), address, is_attempt=isinstance(error, WrongProofError))
+
+    return HAAccess(own, key, is_required=True, refused=refused)

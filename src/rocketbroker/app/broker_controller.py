@@ -170,7 +170,7 @@ class BrokerController:
         )
         self._housekeeping = ClientHousekeepingService(self.producers, self.consumers, self._locks)
         self.hold_service, self._send_backs = PullRequestHoldService(config), SendBackAllowance(config, clock)
-        self._polling, self._notifications = PopLongPollingService(config), PopLongPollingService(config)
+        self.polling, self._notifications = PopLongPollingService(config), PopLongPollingService(config)
         self._fast_failure = BrokerFastFailure(config, settings.transport.slow_request_ms / 1000)
         # Messages
         transfers = GroupTransferService(settings.store)
@@ -184,7 +184,7 @@ class BrokerController:
         )
         if config.enable_slave_acting_master and self.store.acknowledgements.on_slaves:
             self.store.acknowledgements.shortage = transfers.shortage
-        self.store.dispatcher.also_notify(self._polling, self._notifications)
+        self.store.dispatcher.also_notify(self.polling, self._notifications)
         self._bypass = TimerBypass(revive_topic(config.broker_cluster_name))
         self.schedule, self.timer = self._make_deliveries()
         self._tables = (self.topic_configs, self.subscription_groups, self.consumer_offsets, self.schedule)
@@ -230,7 +230,7 @@ class BrokerController:
             self.routes = {code: interpose(route) for code, route in self.routes.items()}
         self._server = self._make_server()
         guard = None if self.access is None else self.access.guard
-        self._grpc = grpc_port(self, settings, self._polling, clock, guard)
+        self._grpc = grpc_port(self, settings, self.polling, clock, guard)
         self._metrics = metrics_port(
             self, settings, self._check_points, self._fast_failure, self._server, measure_disk, clock
         )
@@ -380,7 +380,7 @@ class BrokerController:
             self._clock,
             self._store_host,
         )
-        return PartList(recovery, revive, self._polling, self._notifications)
+        return PartList(recovery, revive, self.polling, self._notifications)
 
     def _make_half_recovery(self) -> HalfQueueRecovery:
         store = self.store
@@ -467,7 +467,7 @@ class BrokerController:
             self.topic_configs,
             self.subscription_groups,
             self.consumer_offsets,
-            OffsetReset(config, self.consumer_offsets, self.hold_service, self._polling, self._persist.drain),
+            OffsetReset(config, self.consumer_offsets, self.hold_service, self.polling, self._persist.drain),
             self.consumer_filters,
             self._request_modes,
             self._network.routes,
@@ -484,7 +484,7 @@ class BrokerController:
             self.hold_service,
             self._send_backs,
             self._fast_failure,
-            PopParts(self._check_points, self._orders, self._polling, self._notifications),
+            PopParts(self._check_points, self._orders, self.polling, self._notifications),
             self.acting if self._is_slave else None,
             AdminParts(
                 settings.models,
@@ -679,7 +679,7 @@ class BrokerController:
         """Forget the client of a closed connection."""
         self._housekeeping.on_close(connection)
         self.hold_service.on_close(connection)
-        self._polling.on_close(connection)
+        self.polling.on_close(connection)
         self._notifications.on_close(connection)
         self._send_backs.on_close(connection)
         if self.access is not None:
@@ -687,5 +687,5 @@ class BrokerController:
 
     def _check_grants(self, _rules: AccessRules) -> None:
         """Answer held requests whose users may not send them any more."""
-        for service in (self.hold_service, self._polling, self._notifications):
+        for service in (self.hold_service, self.polling, self._notifications):
             service.check_grants()

@@ -109,7 +109,7 @@ def run_broker(
     faulthandler.enable()
     broker = settings.broker
     with ServerLog(broker, "broker", f"{broker.broker_name}_{broker.broker_id}"):
-        log_access(settings.transport)
+        log_access(settings.transport, broker.broker_ip1)
         for each in (settings, proxy):
             if each is not None:
                 log_remarks(each)

@@ -62,7 +62,9 @@ class NamesrvController:
         clock = SystemClock()
         open_codes = frozenset() if config.authorize_route_reads else ROUTE_READS
         folder = Path(config.kv_config_path).parent
-        self.access = AccessControl.of(transport, config.cluster_name, folder, clock, open_codes)
+        self.access = AccessControl.of(
+            transport, config.cluster_name, folder, clock, open_codes, option="-b <name server>"
+        )
         self.kv_config_manager = KVConfigManager(config, self._executor)
         self.route_info_manager = RouteInfoManager(
             config, clock, MinBrokerIdNotifier(config, self._notify), HolderProbe(self._tasks).ask
@@ -74,7 +76,7 @@ class NamesrvController:
         routes = namesrv_routes(config, self.route_info_manager, self.kv_config_manager, store, executors, clock, table)
         self._audit = AuditLog("namesrv", clock)
         if self.access is not None:
-            self.access.guard.audit = self._audit
+            self.access.guard.refusals.audit = self._audit
         changes = namesrv_changes(self.route_info_manager, self.kv_config_manager, settings.models, table)
         audit = audit_of(changes, self._audit)
         self.routes = {code: audit(route) for code, route in routes.items()}

@@ -119,15 +119,23 @@ class AccessStore:
         seal: seals the secrets in it.
         clock: source of the times of versions.
         file_system: the disk.
+        option: option by which mqadmin reaches the table, for remarks.
     """
 
-    def __init__(self, path: Path, seal: SecretSeal, clock: Clock, file_system: FileSystem = LOCAL) -> None:
+    def __init__(
+        self,
+        path: Path,
+        seal: SecretSeal,
+        clock: Clock,
+        file_system: FileSystem = LOCAL,
+        option: str = "",
+    ) -> None:
         self.path = path
         self._seal = seal
         self._clock = clock
         self._file_system = file_system
         #: Users and policies in force.
-        self.rules = AccessRules()
+        self.rules = AccessRules(option=option)
         self._published = self._newest = _State({}, {}, DataVersion())
         self._listeners: list[Callable[[AccessRules], None]] = []
         # Results of the write under way and of the next one, if any: the reason of a failure, else "".

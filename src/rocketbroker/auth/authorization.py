@@ -207,6 +207,7 @@ class AccessRules:
         acls: by name of the user; the mapping must not change afterwards.
         older: rules whose indexes are taken over for users whose policies are the same objects. Ten thousand new
             entries take 100 ms, so rules with many are made on a thread.
+        option: option by which mqadmin reaches the table, for remarks; the default is that of ``older``.
     """
 
     def __init__(
@@ -214,7 +215,9 @@ class AccessRules:
         users: Mapping[str, User] | None = None,
         acls: Mapping[str, Acl] | None = None,
         older: "AccessRules | None" = None,
+        option: str = "",
     ) -> None:
+        self.option: str = option or ("-c <cluster>" if older is None else older.option)
         self.users: Mapping[str, User] = MappingProxyType(users or {})
         self.acls: Mapping[str, Acl] = MappingProxyType(acls or {})
         self.version: int = 0 if older is None else older.version + 1
@@ -294,7 +297,7 @@ class AccessRules:
         missing = self._missing(username, rights, address, cluster)
         if missing is not None:
             right, verdict = missing
-            raise AuthorizationError(refusal(username, right, address, verdict), username)
+            raise AuthorizationError(refusal(username, right, address, verdict, self.option), username)
 
     def _missing(
         self, username: str, rights: Iterable[Right], address: str, cluster: str
@@ -315,7 +318,7 @@ class AccessRules:
         return self.decide(username, Right(Resource.cluster(cluster), (Action.GET,)), address).allowed
 
 
-def refusal(username: str, right: Right, address: str, verdict: Verdict) -> str:
+def refusal(username: str, right: Right, address: str, verdict: Verdict, option: str) -> str:
     """Return the remark for a rejected request: Apache's sentence, then the actions and what would allow them.
 
     The name of the resource is the client's: it is quoted for a shell, and a name that cannot exist is not made a part
@@ -326,10 +329,11 @@ def refusal(username: str, right: Right, address: str, verdict: Verdict) -> str:
     text = f"User:{username} has no permission to access {shown} from {address}, "
     wanted = f"It needs {' or '.join(action.word for action in right.actions)}"
     if verdict.entry is not None:
-        return f"{text}the decision is deny. {wanted}; mqadmin getAcl -s {quote(f'User:{username}')} shows the policies"
+        shows = f"mqadmin getAcl {option} -s {quote(f'User:{username}')} shows the policies"
+        return f"{text}the decision is deny. {wanted}; {shows}"
     if not _SHOWN.fullmatch(resource.name):
         return f"{text}no matched policies. {wanted}"
     return (
-        f"{text}no matched policies. {wanted}; to allow it: mqadmin createAcl -c <cluster> "
+        f"{text}no matched policies. {wanted}; to allow it: mqadmin createAcl {option} "
         f"-s {quote(f'User:{username}')} -r {quote(str(resource))} -a {right.actions[0].word} -d Allow"
     )

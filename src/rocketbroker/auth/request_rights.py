@@ -126,6 +126,7 @@ class Asked(NamedTuple):
     body: ReadableBuffer
     cluster: str
     as_apache: bool
+    on_read: Callable[[RemotingSerializable], None] | None = None
 
     def topic(self, name: str, actions: Actions, group: str = "") -> Iterator[Right]:
         """Return the right for a topic, if any; see ``topic_rights``."""
@@ -147,7 +148,10 @@ class Asked(NamedTuple):
         objects = body.count(b"{")
         if objects > most_objects:
             raise _too_many(f"the body has {objects:,} objects, above the limit of {most_objects:,}")
-        return kind.decode(body, most_values=_MOST_VALUES)
+        decoded = kind.decode(body, most_values=_MOST_VALUES)
+        if self.on_read is not None:
+            self.on_read(decoded)
+        return decoded
 
 
 def _too_many(found: str) -> BrokerResponseError:
@@ -315,6 +319,12 @@ def _route(asked: Asked) -> Iterable[Right]:
     return [Right(Resource.topic(topic), (Action.PUB, Action.SUB, Action.GET))]
 
 
+def _query_version(asked: Asked) -> Iterable[Right]:
+    # The answer shows a version, and the request keeps the broker's route, as a heartbeat does.
+    read, renew = _cluster(_GET, "clusterName"), _cluster(_UPDATE, "clusterName")
+    return read(asked) if asked.as_apache else [*read(asked), *renew(asked)]
+
+
 _SUB_GET: Final = (Action.SUB, Action.GET)
 
 _ROWS: Final[Mapping[int, Rights]] = {
@@ -424,7 +434,7 @@ _ROWS: Final[Mapping[int, Rights]] = {
     Code.REGISTER_BROKER: _cluster(_UPDATE, "clusterName"),
     Code.UNREGISTER_BROKER: _cluster(_UPDATE, "clusterName"),
     Code.BROKER_HEARTBEAT: _cluster(_UPDATE, "clusterName"),
-    Code.QUERY_DATA_VERSION: _cluster(_GET, "clusterName"),
+    Code.QUERY_DATA_VERSION: _query_version,
     Code.GET_BROKER_MEMBER_GROUP: _cluster(_GET, "clusterName"),
     Code.GET_ROUTEINFO_BY_TOPIC: _route,
     Code.GET_BROKER_CLUSTER_INFO: _open(_cluster(_GET)),
@@ -451,26 +461,38 @@ class RequestRights:
     Args:
         cluster: name of its cluster (brokerClusterName).
         as_apache: leave open what Apache's broker leaves open.
+
+    Attributes:
+        system_cluster: cluster on which entries for many topics need a right to cover topics of the broker, too; empty
+            if they need none.
     """
 
     def __init__(self, cluster: str, *, as_apache: bool = False) -> None:
         self.cluster: Final = cluster
         self.as_apache: Final = as_apache
+        self.system_cluster: Final = "" if as_apache else cluster
 
-    def each(self, code: int, fields: Mapping[str, str] | None, body: ReadableBuffer = b"") -> Iterator[Right]:
+    def each(
+        self,
+        code: int,
+        fields: Mapping[str, str] | None,
+        body: ReadableBuffer = b"",
+        on_read: Callable[[RemotingSerializable], None] | None = None,
+    ) -> Iterator[Right]:
         """Yield the rights that a request needs, each once; it needs all of them.
 
         Args:
             code: its request code.
             fields: texts of its ``extFields``.
             body: its body, read for the codes that name topics or groups there.
+            on_read: called with the decoded body.
 
         Raises:
             BrokerResponseError: INVALID_PARAMETER; it names more than ``MAX_NAMES``, or its body is not read.
             CodecError: The body cannot be read.
         """
         found: set[Right] = set()
-        asked = Asked(fields or {}, body, self.cluster, self.as_apache)
+        asked = Asked(fields or {}, body, self.cluster, self.as_apache, on_read)
         for number, right in enumerate(_ROWS.get(code, _UNKNOWN)(asked)):
             if number == MAX_NAMES:
                 raise _too_many(f"more than {MAX_NAMES:,} names of topics and groups are too many")

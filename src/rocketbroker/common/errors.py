@@ -2,7 +2,8 @@
 
 RocketBrokerError
 ├── ConfigError                a setting or a settings file is wrong
-│   └── NotChangeableError     ... setting that needs a restart to change (common.config.current_settings)
+│   ├── NotChangeableError     ... setting that needs a restart to change (common.config.current_settings)
+│   └── RevocationListError    ... revocation list where nothing checks it (common.certificates)
 ├── CodecError                 invalid bytes, or values that cannot be encoded
 │   ├── CorruptRecordError     ... stored message record
 │   ├── HeaderFieldError       ... field of a command's header (codec.remoting.frame)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from rocketbroker.app.access_control import KEY_FILE, AccessControl, own_signer
 from rocketbroker.auth.access_store import FILE_NAME, AccessTable
+from rocketbroker.auth.authorization import Right
+from rocketbroker.auth.errors import AuthorizationError
+from rocketbroker.auth.policies import Action, Resource
 from rocketbroker.auth.table_lock import FILE_NAME as LOCK_FILE
 from rocketbroker.codec.remoting.bodies.auth import UserInfo
 from rocketbroker.codec.remoting.remoting_command import request
@@ -86,6 +90,21 @@ def test_users_that_are_none_are_rejected_without_their_secret(tmp_path: Path, n
     assert "s3cret" not in str(caught.value)
 
 
+async def test_a_backup_brings_back_users_and_passwords_of_its_time(started: Start, tmp_path: Path):
+    backup = tmp_path / "backup"
+    access = await started(tmp_path / "config", init_authentication_user=ROOT)
+    await access.store.create_user(UserInfo("joe", "first-secret"))
+    shutil.copytree(tmp_path / "config", backup)
+    await access.store.update_user(UserInfo("root", "later-secret"))
+    await access.store.delete_user("joe")
+    restored = await started(backup, init_authentication_user=ROOT)
+    assert {name: user.secret for name, user in restored.store.rules.users.items()} == {
+        "root": "root-secret",
+        "joe": "first-secret",
+    }
+
+
+@pytest.mark.proves("Tables", "users and policies: a damaged table")
 async def test_a_table_whose_key_is_lost_is_not_replaced(started: Start, tmp_path: Path):
     access = await started(tmp_path, init_authentication_user=ROOT)
     await stop(access)
@@ -191,6 +210,17 @@ def test_own_requests_are_signed_whether_or_not_others_are_checked():
     signer.sign(command)
     assert command.header["AccessKey"] == "inner"
     assert own_signer(TransportConfig()) is None
+
+
+@pytest.mark.parametrize(("option", "shown"), [("", "-c C"), ("-b <name server>", "-b <name server>")])
+async def test_a_refusal_has_the_command_that_reaches_the_table(tmp_path: Path, option: str, shown: str):
+    access = AccessControl(config(init_authentication_user=ROOT), "C", tmp_path, FakeClock(), option=option)
+    access.load()
+    await access.start()
+    await access.store.create_user(UserInfo("joe", "joe-secret"))
+    with pytest.raises(AuthorizationError, match=f"mqadmin createAcl {shown} -s User:joe -r Topic:T -a Pub -d Allow"):
+        access.store.rules.check("joe", [Right(Resource.topic("T"), (Action.PUB,))], "10.0.0.1")
+    await stop(access)
 
 
 def test_access_control_is_off_by_default(tmp_path: Path):

@@ -61,6 +61,7 @@ def names(rules: AccessRules) -> list[str]:
     return sorted(rules.users)
 
 
+@pytest.mark.proves("Tables", "users and policies: answered after the disk")
 async def test_users_and_policies_are_on_disk_when_a_change_is_answered(store: AccessStore):
     await store.create_user(UserInfo("joe", "geheim-7"))
     await store.create_user(UserInfo("root", "geheim-8", "Super", "disable"))
@@ -267,6 +268,7 @@ async def test_changes_at_once_share_writes(store: AccessStore, disk: RecordingF
     assert len(loaded(store.path).rules.users) == 200
 
 
+@pytest.mark.proves("Tables", "users and policies: a write that fails")
 async def test_a_failed_write_changes_nothing_and_is_answered(
     store: AccessStore, disk: RecordingFileSystem, caplog: pytest.LogCaptureFixture
 ):
@@ -296,6 +298,7 @@ async def test_a_failed_write_changes_nothing_and_is_answered(
     assert "is written again" in caplog.text
 
 
+@pytest.mark.proves("Tables", "users and policies: a write that fails")
 async def test_a_failed_write_that_reached_the_disk_is_taken_back(
     store: AccessStore, disk: RecordingFileSystem, monkeypatch: pytest.MonkeyPatch
 ):
@@ -326,6 +329,7 @@ async def test_a_change_that_finds_its_work_done_waits_for_the_write(store: Acce
     assert [type(result) for result in results] == [AuthError, AuthError]
 
 
+@pytest.mark.proves("Tables", "users and policies: answered after the disk")
 @pytest.mark.parametrize("loss", Loss)
 async def test_a_crash_keeps_what_was_answered(
     store: AccessStore, disk: RecordingFileSystem, tmp_path: Path, loss: Loss
@@ -365,6 +369,7 @@ async def test_a_stop_writes_what_is_pending(disk: RecordingFileSystem, clock: F
         await store.create_user(UserInfo("bob", "x"))
 
 
+@pytest.mark.proves("Tables", "users and policies: a damaged table")
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [

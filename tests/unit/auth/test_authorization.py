@@ -252,11 +252,17 @@ def test_each_right_of_a_request_is_checked():
     )
 
 
+def test_a_remark_leads_to_the_table_of_its_server_after_changes_too():
+    first = AccessRules({"joe": User("joe", "secret")}, option="-b <name server>")
+    with pytest.raises(AuthorizationError, match="mqadmin createAcl -b <name server> -s User:joe -r Topic:T"):
+        AccessRules(first.users, {}, first).check("joe", [Right(Resource.topic("T"), (Action.PUB,))], ADDRESS)
+
+
 def test_a_deny_is_named_without_the_entry_that_decided():
     held = rules(entry("Topic:secret*", [Action.ALL], Decision.DENY))
     with pytest.raises(AuthorizationError) as refused:
         held.check("joe", [Right(Resource.topic("secret-plan"), (Action.PUB,))], ADDRESS)
-    assert "the decision is deny. It needs Pub" in str(refused.value)
+    assert "the decision is deny. It needs Pub; mqadmin getAcl -c <cluster> -s User:joe shows" in str(refused.value)
     assert "secret*" not in str(refused.value)
 
 

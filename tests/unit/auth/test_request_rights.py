@@ -132,6 +132,12 @@ def test_these_are_the_rights_of_the_original(code: int, fields: dict[str, str],
     assert shown(OURS.of(code, fields)) == shown(APACHE.of(code, fields)) == rights
 
 
+def test_a_question_that_keeps_the_route_of_a_broker_needs_the_right_of_its_heartbeats():
+    fields = {"clusterName": "other"}
+    assert shown(APACHE.of(322, fields)) == ["Get on Cluster:other"]
+    assert shown(OURS.of(322, fields)) == ["Get on Cluster:other", *shown(OURS.of(904, fields))]
+
+
 @pytest.mark.parametrize(
     ("code", "fields", "ours"),
     [

@@ -155,7 +155,8 @@ class AuthSettings(AuthSwitches):
     migrate_auth_from_v1_enabled: Flag = setting(
         False,
         "Create the users and policies of plain_acl.yml and of the folder acl, in the folder conf of ROCKETMQ_HOME, "
-        "once in the life of the table; users that exist stay as they are. A slave gets those of its master.",
+        "once in the life of the table; users that exist stay as they are. A slave gets those of its master. Needs the "
+        "extra migration.",
     )
 
 

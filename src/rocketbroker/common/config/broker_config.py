@@ -253,6 +253,18 @@ class MetricsSettings(MetricsPortSettings):
         "groups that are online.",
         HOT,
     )
+    estimate_accumulation: Flag = setting(
+        True,
+        "Count in the lag of a group that filters by tags only the messages that it wants, estimated from a sample; "
+        "otherwise all messages count, as they do for filters by SQL92.",
+        HOT,
+    )
+    enable_notify_before_pop_calculate_lag: Flag = setting(
+        True,
+        "Have a held pop of each group run again before its lag is read, so that it gets past messages that its filter "
+        "leaves out.",
+        HOT,
+    )
     enable_transaction_metrics: Flag = setting(True, "Publish transactions.", HOT)
     enable_remoting_metrics: Flag = setting(True, "Publish times of requests.", HOT)
     enable_message_store_metrics: Flag = setting(True, "Publish the store and the timer.", HOT)

@@ -373,6 +373,16 @@ class MessageStoreConfig(HASettings):
         "A pull makes one pass, or by SQL92 up to 8.",
         size(CQ_STORE_UNIT_SIZE, 1 << 28, hot=True),
     )
+    max_consume_queue_scan: Whole = setting(
+        20_000,
+        "Maximum number of consume queue entries that an estimate of a lag looks at in one queue.",
+        whole(1, 1_000_000, hot=True),
+    )
+    sample_count_threshold: Whole = setting(
+        5_000,
+        "An estimate of a lag stops looking in a queue once more than this number of messages match.",
+        whole(0, 1_000_000, hot=True),
+    )
     message_delay_level: DelayLevels = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delays of the levels 1, 2, ...",

@@ -186,8 +186,8 @@ REASONS: Final = (
         popPollingMapSize popPollingMapExpireTimeSeconds reviveQueueNum reviveInterval reviveMaxSlow reviveScanTime
         enableSkipLongAwaitingAck reviveAckWaitMs enablePopLog enablePopBufferMerge popCkStayBufferTime
         popCkStayBufferTimeOut popCkOffsetMaxQueueSize enablePopBatchAck popLongPollingForceNotifyInterval
-        enableNotifyBeforePopCalculateLag enableNotifyAfterPopOrderLockRelease popConsumerFSServiceInit
-        popReviveMaxReturnSizePerRead popReviveConcurrency popReviveMaxAttemptTimes useMessageFilterForNotification
+        enableNotifyAfterPopOrderLockRelease popConsumerFSServiceInit popReviveMaxReturnSizePerRead
+        popReviveConcurrency popReviveMaxAttemptTimes useMessageFilterForNotification
         maxMessageFilterNumForNotification skipWhenCKRePutReachMaxTimes appendAckAsync appendCkAsync
         """,
     ),
@@ -258,7 +258,7 @@ REASONS: Final = (
         "Cold data",
         "They tune the flow control of cold data, which this version lacks.",
         """
-        usePIDColdCtrStrategy cgColdReadThreshold globalColdReadThreshold timerColdDataCheckIntervalMs
+        usePIDColdCtrStrategy sampleSteps cgColdReadThreshold globalColdReadThreshold timerColdDataCheckIntervalMs
         accessMessageInMemoryHotRatio
         """,
     ),
@@ -298,13 +298,12 @@ REASONS: Final = (
     ),
     _reason(
         "Statistics and metrics",
-        "Figures are exact and counted for all, instead of sampled or billed.",
+        "Figures of messages are exact and counted for all, instead of billed.",
         """
         accountStatsEnable accountStatsPrintZeroValues commercialBaseCount commercialSizePerMsg commercialBigCount
         commercialEnable commercialTimerCount commercialTransCount maxStatsIdleTimeInMinutes enableDetailStat
-        autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded estimateAccumulation
-        sampleCountThreshold sampleSteps maxConsumeQueueScan transactionMetricFlushInterval printChannelGroups
-        printChannelGroupsMinNum
+        autoDeleteUnusedStats enableScheduleMessageStats diskFallRecorded
+        transactionMetricFlushInterval printChannelGroups printChannelGroupsMinNum
         metricCollectorMode metricCollectorAddress
         """,
     ),
