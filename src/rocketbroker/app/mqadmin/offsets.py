@@ -65,7 +65,13 @@ async def reset_offset_by_time(
     topic: Topic,
     timestamp: Annotated[
         int | None,
-        typer.Option("-s", "--timestamp", parser=parse_time, metavar="TIME", help=f"Time to move to, as {TIME_FORMS}."),
+        typer.Option(
+            "-s",
+            "--timestamp",
+            parser=parse_time,
+            metavar="TIME",
+            help=f"Time to move to, as {TIME_FORMS}; -1 moves to the end.",
+        ),
     ] = None,
     force: Annotated[
         TrueFalse, typer.Option("-f", "--force", help="With false, only move offsets backwards.")
@@ -88,8 +94,10 @@ async def reset_offset_by_time(
     """Move a consumer group to a time, or in one queue to an offset."""
     if (broker is None) != (queue is None) or (offset is not None and queue is None):
         raise typer.BadParameter("-b (broker) and -q (queue) need each other, and -o (offset) needs both")
-    if offset is None and (timestamp is None or timestamp < 0):
-        raise typer.BadParameter("give a time to move to (-s), or an offset (-o) together with -b and -q")
+    if (offset is None and timestamp is None) or (timestamp is not None and timestamp < _TO_THE_END):
+        raise typer.BadParameter(
+            "give a time to move to (-s), or -1 for the end, or an offset (-o) together with -b and -q"
+        )
     time_ms = timestamp or 0
     if broker is None or queue is None:
         moved = await admin.reset_offset_by_timestamp(topic, group, time_ms, force=force.is_true, route_topic=cluster)

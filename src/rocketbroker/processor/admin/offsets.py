@@ -353,9 +353,8 @@ class OffsetRequests:
         header = command.header
         check_known_topic(header.topic)
         check_known_group(header.compare_group)
-        least = await self._least_offsets(
-            header.topic, {name.strip() for name in (header.filter_groups or "").split(",")}
-        )
+        # Blanks belong to a name, as for the check of rights and in RocketMQ.
+        least = await self._least_offsets(header.topic, set((header.filter_groups or "").split(",")))
         for queue_id, offset in self.offsets.offsets_of(header.compare_group, header.topic).items():
             if queue_id in least and least[queue_id] > offset:
                 least[queue_id] = _NO_CORRECTION

@@ -140,10 +140,22 @@ class BatchConsumeQueue(ConsumeQueueInterface):
 
     def batches(self, queue_offset: int, limit: int) -> Iterator[BatchEntry]:
         """Return up to ``limit`` entries from the one that holds a queue offset, or the next one, on."""
-        number = self._holding(queue_offset, self._mapped)
-        if self._mapped(number).end <= queue_offset:
-            number = self._near(number, queue_offset)
+        number = self._first_number(queue_offset)
         yield from map(self._mapped, range(number, min(number + limit, self._end_number)))
+
+    def _first_number(self, queue_offset: int) -> int:
+        number = self._holding(queue_offset, self._mapped)
+        return number if self._mapped(number).end > queue_offset else self._near(number, queue_offset)
+
+    def batch_bytes(self, queue_offset: int, limit: int) -> Iterator[memoryview]:
+        """Return the bytes of the same entries as ``batches``, a part for each file."""
+        number = self._first_number(queue_offset)
+        end = min(number + limit, self._end_number)
+        while number < end and (file := self.queue.find(number * BATCH_CQ_STORE_UNIT_SIZE)) is not None:
+            first = number
+            number = min(end, (file.file_from_offset + file.file_size) // BATCH_CQ_STORE_UNIT_SIZE)
+            start, stop = (each * BATCH_CQ_STORE_UNIT_SIZE - file.file_from_offset for each in (first, number))
+            yield file.buffer[start:stop]
 
     def entries(self, queue_offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         return (entry[:3] for entry in self.batches(queue_offset, limit))

@@ -1,4 +1,4 @@
-"""Queries for messages by key, by time and by offset (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
+"""Queries by key, time, offset and tags (DefaultMessageStore.queryMessage, getOffsetInQueueByTime).
 
 They have a thread of their own, because a long chain of the index would delay pulls.
 """
@@ -19,6 +19,7 @@ from rocketbroker.store.commitlog.commit_log import CommitLog
 from rocketbroker.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rocketbroker.store.index.index_service import AT_ONCE
 from rocketbroker.store.queue.consume_queue_store import ConsumeQueueStore
+from rocketbroker.store.read.message_estimate import TaggedRange, estimate_message_count
 from rocketbroker.store.read.queue_reader import QueueReader
 
 
@@ -37,6 +38,8 @@ T = TypeVar("T")
 _QUERY_BYTES = 12 * 1024 * 1024
 # Index entries that a query examines in one turn, about 50 ms.
 ENTRIES_AT_A_TIME = 20_000
+# Time that an estimate takes beside its sample, as a number of entries.
+_RANGE_COST = 1_000
 
 
 class MessageQueries:
@@ -90,6 +93,33 @@ class MessageQueries:
             except ValueError:
                 times.append(-1)  # its topic was deleted meanwhile, and the files are closed
         return times
+
+    async def estimate_message_counts(self, ranges: Sequence[TaggedRange]) -> list[int]:
+        """Return about how many messages of each range match, as ``estimate_message_count`` does.
+
+        Other queries run in between.
+        """
+        counts: list[int] = []
+        some: list[TaggedRange] = []
+        cost = 0
+        for each in ranges:
+            some.append(each)
+            cost += _RANGE_COST + min(each.end - each.begin, self._config.max_consume_queue_scan)
+            if cost >= ENTRIES_AT_A_TIME:
+                counts += await self._run(self._estimate_counts, some)
+                some, cost = [], 0
+        return counts + (await self._run(self._estimate_counts, some) if some else [])
+
+    def _estimate_counts(self, ranges: Sequence[TaggedRange]) -> list[int]:
+        """Return numbers of messages (blocks)."""
+        counts = []
+        for wanted in ranges:
+            queue = self._queues.find(wanted.topic, wanted.queue_id)
+            try:
+                counts.append(estimate_message_count(queue, wanted, self._config) if queue else 0)
+            except ValueError:
+                counts.append(0)  # its topic was deleted meanwhile, and the files are closed
+        return counts
 
     def earliest_message_time(self, topic: str, queue_id: int) -> int:
         """Return the store time in ms of the first message of a queue, -1 when it has none."""

@@ -89,6 +89,8 @@ async def test_reset_to_a_time(stage: Stage):
     code, out, _ = await stage.call("resetOffsetByTime", "-g", " CG ", "-t", " T ", "-s", "now")
     assert (code, out.split()[-3:]) == (0, ["broker-a", "1", "7"])
     assert asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)[-1].fields["isForce"] == "true"
+    await stage.json("resetOffsetByTime", "-g", "CG", "-t", "T", "-s", "-1")
+    assert asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)[-1].fields["timestamp"] == "-1"
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -115,6 +117,7 @@ async def test_a_broker_that_is_not_there_is_named_with_those_that_are(stage: St
         (["-s", "yesterday"], "'yesterday' is not a time; expected 2026-11-22"),
         (["-s", "2026-11-21#09:59:24"], "is not a time"),
         ([], "give a time to move to (-s)"),
+        (["-s", "-2"], "give a time to move to (-s), or -1 for the end"),
         (["-s", "0", "-b", "127.0.0.1:1"], "need each other"),
         (["-s", "0", "-q", "1"], "need each other"),
         (["-o", "1"], "-o (offset) needs both"),

@@ -647,7 +647,8 @@ async def ask(processor_query_correction_offset, *fields):
     [
         ("other", None, {0: 5, 1: 15, 2: 60}),
         ("other", "far", {0: 10, 1: 15, 2: 60}),
-        ("other", "far, slow", {0: 90, 1: 15, 2: 60}),
+        ("other", "far,slow", {0: 90, 1: 15, 2: 60}),
+        ("other", "far, slow", {0: 10, 1: 15, 2: 60}),
         ("far", "far", {0: MAX, 1: 15, 2: 60}),
         ("slow", "far,slow", {0: MAX, 1: 15, 2: MAX}),
     ],
