@@ -10,7 +10,7 @@ from rocketbroker.client.admin.auth_admin import AuthAdmin
 from rocketbroker.client.admin.cluster_admin import ClusterAdmin
 from rocketbroker.client.admin.message_admin import MessageAdmin
 from rocketbroker.client.admin.table_admin import TableAdmin
-from rocketbroker.client.core.errors import ClientError, TopicRouteError
+from rocketbroker.client.core.errors import ClientError, GroupNotConsumedError, TopicRouteError
 from rocketbroker.client.core.message import check_group
 from rocketbroker.client.core.requests import check_success, client_request
 from rocketbroker.codec.message.message_decoder import decode_messages
@@ -19,6 +19,7 @@ from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo, ConsumeType, MessageModel
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
+from rocketbroker.codec.remoting.bodies.route import TopicRouteData
 from rocketbroker.codec.remoting.headers.admin import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -85,6 +86,8 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
     ) -> ConsumeStats:
         """Return the progress of a group in each queue, of one ``topic`` or of all.
 
+        It is empty if the group exists, some brokers are in ``failures``, and no other one has an offset of it.
+
         Args:
             group: the group.
             topic: the only topic to look at.
@@ -93,26 +96,60 @@ class AdminClient(ClusterAdmin, MessageAdmin, TableAdmin, AuthAdmin):
             failures: takes the errors of brokers by address, if another one answers; without it they are raised.
 
         Raises:
-            TopicRouteError: the group has no retry topic, and ``topic`` (or ``route_topic``) no route either.
+            GroupNotConsumedError: the group exists, all brokers answer, and none has an offset or a retry topic of it.
+            TopicRouteError: there is no such group, and ``topic`` (or ``route_topic``) has no route either.
         """
         check_group(group)
-        if addresses is None:
-            addresses = addresses_of((await self._group_route(group, topic, route_topic)).broker_datas)
-        total = ConsumeStats()
-        for address in addresses:
+
+        async def ask(address: str) -> ConsumeStats:
             header = GetConsumeStatsRequestHeader(group, topic)
+            return ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+
+        no_route = None
+        if addresses is None:
             try:
-                stats = ConsumeStats.decode((await self._ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
-            except RocketBrokerError as error:
-                if failures is None:
-                    raise
-                failures[address] = error
-                continue
+                addresses = addresses_of((await self._group_route(group, topic, route_topic)).broker_datas)
+            except TopicRouteError as error:
+                # A client that sends no heartbeats, or a reset, leaves offsets without a retry topic.
+                addresses, no_route = await self._all_brokers(), error
+        total = ConsumeStats()
+        answers = await self._of_each(addresses, ask, failures)
+        for stats in answers:
             total.offset_table.update(stats.offset_table)
             total.consume_tps += stats.consume_tps
-        if failures and len(failures) == len(addresses):
-            raise failures[addresses[0]]
+        # A broker that did not answer may have the offsets of a group that exists.
+        may_be_elsewhere = isinstance(no_route, GroupNotConsumedError) and len(answers) < len(addresses)
+        if no_route is not None and not total.offset_table and not may_be_elsewhere:
+            raise no_route
         return total
+
+    async def _group_route(self, group: str, *others: str | None) -> TopicRouteData:
+        """Return the route of a group's retry topic, else the first there is of ``others``.
+
+        Raises:
+            GroupNotConsumedError: there is none, though a broker knows the group.
+            TopicRouteError: there is none, and no broker that answers knows the group.
+        """
+        try:
+            return await super()._group_route(group, *others)
+        except TopicRouteError as error:
+            known, failed = [], []
+            for address in await self._all_brokers():
+                try:
+                    groups = (await self.get_all_subscription_group(address)).subscription_group_table
+                    known += [address] * (group in groups)
+                except RocketBrokerError as why:
+                    failed.append(f"; broker {address} did not tell: {why}")
+            if known:
+                raise GroupNotConsumedError(
+                    f"consumer group {group!r} exists at {', '.join(known)}, but no consumer of it has come yet, so "
+                    f"that it has no retry topic; start one{''.join(failed)}"
+                ) from error
+            raise TopicRouteError(f"{error}{''.join(failed)}") from error
+
+    async def _all_brokers(self) -> list[str]:
+        """Return one address of each registered broker."""
+        return addresses_of([*(await self.examine_broker_cluster_info()).broker_addr_table.values()])
 
     async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
         """Return the clients of a group; BrokerResponseError with CONSUMER_NOT_ONLINE when there are none."""

@@ -1,9 +1,9 @@
 """Requests of administrators to name servers and brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -16,9 +16,10 @@ from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import BrokerData, TopicRouteData
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.config.properties_file import parse_properties, properties_text
-from rocketbroker.common.errors import CodecError, ConfigError, RemotingError, RemotingTimeoutError
+from rocketbroker.common.errors import CodecError, ConfigError, RemotingError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.common.lifecycle import MustClose
 
+T = TypeVar("T")
 # Limit of requests without settings (DefaultMQAdminExt's timeoutMillis).
 _TIMEOUT_S = 5.0
 
@@ -112,6 +113,36 @@ class AdminConnection(MustClose):
         """Change something at all name servers; return their successful answers by address."""
         self._used()
         return await self._name_server.invoke_all(lambda: client_request(code, header, body))
+
+    async def _of_each(
+        self,
+        addresses: Sequence[str],
+        ask: Callable[[str], Awaitable[T]],
+        failures: dict[str, RocketBrokerError] | None,
+    ) -> list[T]:
+        """Return what each broker answers.
+
+        Args:
+            addresses: the brokers.
+            ask: asks one.
+            failures: takes the errors of brokers by address, if another one answers; without it they are raised.
+
+        Raises:
+            RocketBrokerError: the error of the first broker, if none answers.
+        """
+        found, failed = [], {}
+        for address in addresses:
+            try:
+                found.append(await ask(address))
+            except RocketBrokerError as error:
+                if failures is None:
+                    raise
+                failed[address] = error
+        if failed and not found:
+            raise failed[addresses[0]]
+        if failures is not None:
+            failures.update(failed)
+        return found
 
     async def _ask_first(self, group: str, code: int, header: object) -> Command:
         """Return the answer of the first broker that a group consumes from and that answers."""

@@ -1,6 +1,6 @@
 """Administration of topics, and of consumer and producer groups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rocketbroker.client.admin.admin_connection import AdminConnection, address_in, addresses_of
 from rocketbroker.client.admin.server_admin import ServerAdmin
@@ -55,6 +55,7 @@ from rocketbroker.codec.remoting.headers.message import (
 )
 from rocketbroker.codec.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from rocketbroker.codec.remoting.request_code import RequestCode
+from rocketbroker.common.errors import RocketBrokerError
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
@@ -121,7 +122,12 @@ class TopicAdmin(ServerAdmin):
         return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
 
     async def examine_topic_stats(
-        self, topic: str, route_topic: str | None = None, *, addresses: Iterable[str] | None = None
+        self,
+        topic: str,
+        route_topic: str | None = None,
+        *,
+        addresses: Sequence[str] | None = None,
+        failures: dict[str, RocketBrokerError] | None = None,
     ) -> TopicStatsTable:
         """Return the offsets of all queues of a topic.
 
@@ -129,13 +135,17 @@ class TopicAdmin(ServerAdmin):
             topic: the topic.
             route_topic: topic or cluster whose route to use, for an LMQ.
             addresses: the brokers to ask; by default those of the route.
+            failures: takes the errors of brokers by address, if another one answers; without it they are raised.
         """
+
+        async def ask(address: str) -> TopicStatsTable:
+            header = GetTopicStatsInfoRequestHeader(topic)
+            return TopicStatsTable.decode((await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
+
         if addresses is None:
             addresses = addresses_of((await self.examine_topic_route_info(route_topic or topic)).broker_datas)
         total = TopicStatsTable()
-        for address in addresses:
-            header = GetTopicStatsInfoRequestHeader(topic)
-            stats = TopicStatsTable.decode((await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)).body)
+        for stats in await self._of_each(addresses, ask, failures):
             total.offset_table.update(stats.offset_table)
             total.topic_put_tps += stats.topic_put_tps
         return total

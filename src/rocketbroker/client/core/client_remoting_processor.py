@@ -20,6 +20,7 @@ from rocketbroker.codec.message.message_const import (
 from rocketbroker.codec.message.message_decoder import decode_messages
 from rocketbroker.codec.message.message_ext import MessageExt, MessageQueue
 from rocketbroker.codec.message.message_id import host_bytes
+from rocketbroker.codec.message.topic_validator import REPLY_TOPIC_POSTFIX
 from rocketbroker.codec.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketbroker.codec.remoting.handler import Answer, Connection, MethodTable, Route
@@ -41,7 +42,6 @@ from rocketbroker.common.errors import BrokerResponseError
 
 log = logging.getLogger(__name__)
 
-_REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 _COPIED = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)
 
 
@@ -93,7 +93,7 @@ def reply_topic(question: Question) -> str:
     Raises:
         InvalidMessageError: The message asks for no reply.
     """
-    return f"{_asked(question, PROPERTY_CLUSTER)}{_REPLY_TOPIC_POSTFIX}"
+    return f"{_asked(question, PROPERTY_CLUSTER)}{REPLY_TOPIC_POSTFIX}"
 
 
 def reply_properties(question: Question) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ RocketBrokerError
     ├── InvalidMessageError      invalid message, topic or group
     ├── OptionError              unknown argument, or a value that is not allowed
     ├── TopicRouteError          no route for the topic
+    │   └── GroupNotConsumedError  ... of the retries of a group that exists
     ├── BrokerNotFoundError      no address for a broker of the route
     ├── NameServerError          no name server answered
     ├── AllocationError          queues cannot be allocated to the members of a group
@@ -48,6 +49,10 @@ class OptionError(ClientError, ConfigError, ValueError):
 
 class TopicRouteError(ClientError):
     """No name server has a route for the topic."""
+
+
+class GroupNotConsumedError(TopicRouteError):
+    """A consumer group exists and has no retry topic, since no consumer of it has come yet."""
 
 
 class BrokerNotFoundError(ClientError):

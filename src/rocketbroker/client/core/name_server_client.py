@@ -154,13 +154,13 @@ class NameServerClient:
                 raise
         return answers
 
-    async def has_brokers(self) -> bool:
-        """Return true if a broker is registered, or if that cannot be found out."""
+    async def has_brokers(self) -> bool | None:
+        """Return true if a broker is registered, None if that cannot be found out."""
         try:
             answer = check_success(await self.invoke(client_request(RequestCode.GET_BROKER_CLUSTER_INFO)))
             return bool(ClusterInfo.decode(answer.body).broker_addr_table)
         except RocketBrokerError:
-            return True
+            return None
 
     async def topic_route(self, topic: str) -> TopicRouteData:
         """Return the route of a topic.

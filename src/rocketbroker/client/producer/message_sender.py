@@ -287,7 +287,7 @@ class MessageSender:
             return await self._send_once(outgoing, queue, timeout_s)
         except (RemotingError, ClientError, BrokerResponseError) as error:
             if _may_have_moved(error):
-                await self._client.routes.refresh_topic(outgoing.topic, 0.0)
+                await self._client.routes.refresh_after_failure(outgoing.topic, 0.0)
             raise
 
     async def _send_to_any(self, outgoing: Outgoing, route: TopicRoute, start: float, timeout_s: float) -> SendResult:
@@ -306,9 +306,15 @@ class MessageSender:
                 return error
             causes.append(error)
             if _may_have_moved(error):
-                # Further tries go by the fresh route.
-                left = start + timeout_s - loop.time() if len(causes) < self._tries else 0.0
-                await routes.refresh_topic(outgoing.topic, max(min(left, _REFRESH_S), 0.0))
+                # Further tries go by the fresh route. When it was fetched within the last second and each of its
+                # brokers has failed, the next try waits for the next lookup: by the same route all tries would be used
+                # up in milliseconds, while a name server may know a moment later where the topic is. A broker that
+                # denies the send is there, and a user without the right to it learns so at once.
+                left = max(start + timeout_s - loop.time(), 0.0) if len(causes) < self._tries else 0.0
+                is_denied = isinstance(error, BrokerResponseError) and error.code == ResponseCode.NO_PERMISSION
+                has_others = not {each.broker_name for each in route.publish_queues} <= set(brokers)
+                turn_s = 0.0 if is_denied or has_others else left / 2
+                await routes.refresh_after_failure(outgoing.topic, min(left, _REFRESH_S), turn_s)
                 route = routes.known_publish_route(outgoing.topic) or route
         cost = round((loop.time() - start) * 1000)
         if not causes:

@@ -31,7 +31,7 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import GroupList
 from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
-from rocketbroker.common.errors import CodecError, RemotingConnectError, RemotingTimeoutError
+from rocketbroker.common.errors import CodecError, RemotingConnectError, RemotingTimeoutError, RocketBrokerError
 from rocketbroker.testing import RocketMQServer
 from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 from tests.support.waiting import until
@@ -60,6 +60,16 @@ def test_each_administration_code_has_a_call():
     # A tool's commit of offsets is `commit_offset` of a consumer.
     assert len(served) > 40
     assert served - called == set()
+
+
+async def test_failures_of_a_call_before_are_no_failures_of_this_one():
+    failures: dict[str, RocketBrokerError] = {"h:1": RemotingTimeoutError("before")}
+    stats: Script = lambda _fields, _body: response(body=ConsumeStats().encode())  # noqa: E731
+    async with ScriptedServer({RequestCode.GET_CONSUME_STATS: stats}) as broker, AdminClient("127.0.0.1:1") as admin:
+        for addresses in ([], [broker.address]):
+            found = await admin.examine_consume_stats("CG", addresses=addresses, failures=failures)
+            assert found.offset_table == {}
+    assert list(failures) == ["h:1"]
 
 
 async def test_a_message_is_consumed_directly_at_the_broker_that_has_it():

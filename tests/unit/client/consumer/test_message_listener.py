@@ -39,7 +39,7 @@ async def handle(timeout: ConsumeTimeout, seconds: float) -> str:
 
 
 async def test_each_task_has_its_own_deadline():
-    timeout = ConsumeTimeout(0.05)
+    timeout = ConsumeTimeout(0.2)
     results = [asyncio.create_task(handle(timeout, seconds)) for seconds in (60, 0)]
     assert await results[1] == "done"
     async with asyncio.timeout(5):
@@ -49,7 +49,7 @@ async def test_each_task_has_its_own_deadline():
 
 
 async def test_a_task_that_took_its_time_is_timed_again():
-    timeout = ConsumeTimeout(0.02)
+    timeout = ConsumeTimeout(0.2)
     assert [await handle(timeout, seconds) for seconds in (60, 0, 60)] == ["expired", "done", "expired"]
     timeout.stop()
 
@@ -154,7 +154,7 @@ async def test_messages_do_not_expire_behind_handlers_that_hang(caplog: pytest.L
 
 async def test_one_handler_that_hangs_leaves_the_other_threads_to_work():
     handler, held = HangingHandler(hangs=1), []  # type: tuple[HangingHandler, list[bool]]
-    async with working(handler, 5, timeout_s=0.05, held=held) as (_, taken):
+    async with working(handler, 5, timeout_s=0.5, held=held) as (_, taken):
         await until(lambda: sum(each.outcome is not None for each in taken) == 5)
     assert [each.outcome for each in taken if each.queue_offset] == [Outcome.ACKNOWLEDGED] * 4
     assert held == []

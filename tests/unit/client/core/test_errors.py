@@ -144,7 +144,7 @@ async def test_a_name_server_that_lies_is_a_typed_error(body: bytes, kind: type[
 async def test_a_silent_name_server_is_named_after_its_time():
     silent: Script = lambda _fields, _body: None  # noqa: E731
     async with ScriptedServer({RequestCode.GET_ROUTEINFO_BY_TOPIC: silent}) as names:
-        config = ClientConfig(names.address, mq_client_api_timeout_s=0.05)
+        config = ClientConfig(names.address, mq_client_api_timeout_s=0.3)
         async with Producer("PG", config) as producer:
             with pytest.raises(NameServerError, match=f"no answer from {names.address} to request code 105"):
                 await producer.send(Message("T", b"body"))

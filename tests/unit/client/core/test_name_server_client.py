@@ -58,6 +58,16 @@ async def test_each_reason_is_reported_when_none_answers():
     await remoting.stop()
 
 
+async def test_a_name_server_that_is_lost_knows_nothing_about_brokers():
+    remoting = RemotingClient()
+    async with name_server({}) as names:
+        client = NameServerClient(remoting, names.address)
+        assert await client.has_brokers() is False
+        await names.stop()
+        assert await client.has_brokers() is None
+    await remoting.stop()
+
+
 async def test_an_unknown_topic_and_another_refusal_are_distinguished():
     remoting = RemotingClient()
     async with name_server({}) as names:

@@ -9,8 +9,9 @@ from rocketbroker.client.core.topic_route_table import TopicRouteTable, ordered_
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketbroker.common.errors import RemoteProtocolError
+from tests.support.fakes import FakeClock
 from tests.support.scripted_server import route_of
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 
 class Fetch:
@@ -145,15 +146,147 @@ async def test_another_broker_of_the_name_serves_when_asked_for():
     [
         (True, "no broker creates topics by itself: create it by mqadmin updateTopic"),
         (False, "no broker is registered at the name servers: start one, or check its namesrvAddr"),
+        (None, "it was not found out in time whether a broker is registered: look by mqadmin clusterList"),
     ],
 )
-async def test_a_topic_without_a_route_is_explained_by_the_brokers_there_are(text: str, *, brokers: bool):
-    async def has_brokers() -> bool:
+async def test_a_topic_without_a_route_is_explained_by_the_brokers_there_are(text: str, *, brokers: bool | None):
+    async def has_brokers() -> bool | None:
         return brokers
 
     table = TopicRouteTable(Fetch({}), has_brokers=has_brokers)
     with pytest.raises(TopicRouteError, match=f"No route info of this topic: New; {text}"):
         await table.publish_route("New")
+
+
+class Registrations:
+    """Answers no so many times that no broker is registered; then one is, with its topics."""
+
+    def __init__(self, fetch: Fetch, absences: int) -> None:
+        self.fetch, self.left, self.calls = fetch, absences, 0
+
+    async def __call__(self) -> bool:
+        self.calls += 1
+        await asyncio.sleep(0)
+        if self.left:
+            self.left -= 1
+            return False
+        self.fetch.routes["T"] = route_of({"a": "h:1"})
+        return True
+
+
+async def test_a_route_is_looked_up_again_once_the_only_broker_is_back():
+    fetch = Fetch({})
+    brokers = Registrations(fetch, absences=3)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=0.01)
+    assert (await table.publish_route("T", 60.0)).publish_queues
+    assert (brokers.calls, fetch.calls.count("T")) == (4, 2)
+    await table.stop()
+
+
+async def test_senders_share_the_lookups_until_a_broker_is_registered():
+    fetch = Fetch({})
+    brokers = Registrations(fetch, absences=5)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=0.01)
+    routes = await asyncio.gather(*(table.publish_route("T", 60.0) for _ in range(20)))
+    assert all(route.publish_queues for route in routes)
+    assert brokers.calls == 6
+    await table.stop()
+
+
+async def test_a_wait_for_a_broker_ends_with_the_limit_and_its_lookups_with_the_last_wait():
+    fetch = Fetch({})
+    brokers = Registrations(fetch, absences=1_000_000)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=600.0)
+    with pytest.raises(TopicRouteError, match="no broker is registered"):
+        await table.publish_route("T", 1.0)
+    await turns()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert brokers.calls == 1
+
+
+async def test_senders_that_come_while_no_broker_is_registered_ask_no_more():
+    fetch, clock = Fetch({}), FakeClock()
+    brokers = Registrations(fetch, absences=1_000_000)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=600.0, clock=clock)
+    waiting = asyncio.create_task(table.publish_route("T", 600.0))
+    await until(lambda: table._waiting_senders == 1)
+    clock.advance(600.0)
+    later = [asyncio.create_task(table.publish_route("T", 600.0)) for _ in range(20)]
+    await until(lambda: table._waiting_senders == 21)
+    assert brokers.calls == 1
+    for each in (waiting, *later):
+        each.cancel()
+    await turns()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await table.stop()
+
+
+async def test_pauses_between_lookups_of_brokers_grow_until_one_is_registered():
+    clock = FakeClock()
+    answers = [False, False, False, False, False, True, False]
+    left = iter(answers)
+
+    async def has_brokers() -> bool:
+        return next(left)
+
+    table = TopicRouteTable(Fetch({}), has_brokers=has_brokers, lookup_interval_s=1.0, clock=clock)
+    pauses = []
+    for _ in answers:
+        await table._look_up_brokers(has_brokers)
+        pauses.append(max(table._next_broker_lookup - clock.monotonic(), 0.0))
+    assert pauses == [0.125, 0.25, 0.5, 1.0, 1.0, 0.0, 0.125]
+    await table.stop()
+
+
+async def test_a_name_server_that_is_lost_does_not_end_the_wait():
+    fetch = Fetch({})
+    answers: list[bool | None] = [False, None, None, False, True]
+    brokers = iter(answers)
+
+    async def has_brokers() -> bool | None:
+        answer = next(brokers)
+        if answer:
+            fetch.routes["T"] = route_of({"a": "h:1"})
+        return answer
+
+    table = TopicRouteTable(fetch, has_brokers=has_brokers, lookup_interval_s=0.01)
+    assert (await table.publish_route("T", 60.0)).publish_queues
+    assert fetch.calls.count("T") == 2
+    await table.stop()
+
+
+async def test_a_limit_that_ends_before_the_answer_blames_no_cause():
+    async def never() -> bool:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    table = TopicRouteTable(Fetch({}), has_brokers=never)
+    reason = await table._await_broker(asyncio.get_running_loop().time())
+    assert reason is not None
+    assert reason.startswith("it was not found out in time whether a broker is registered")
+    await table.stop()
+
+
+async def test_a_wrong_topic_fails_at_once_where_brokers_are():
+    fetch = Fetch({})
+    brokers = Registrations(fetch, absences=0)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=600.0)
+    with pytest.raises(TopicRouteError, match="no broker creates topics by itself"):
+        await table.publish_route("Wrong", 600.0)
+    assert brokers.calls == 1
+
+
+async def test_a_stop_ends_the_waits_for_a_broker():
+    fetch = Fetch({})
+    brokers = Registrations(fetch, absences=1_000_000)
+    table = TopicRouteTable(fetch, has_brokers=brokers, lookup_interval_s=600.0)
+    waiting = asyncio.create_task(table.publish_route("T", 600.0))
+    await until(lambda: brokers.calls)
+    await turns()
+    await table.stop()
+    with pytest.raises(NameServerError, match="the client is closed"):
+        await waiting
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_broker_that_has_left_the_route_keeps_its_address():
@@ -188,6 +321,82 @@ async def test_a_wait_for_a_refresh_may_be_shorter_than_the_refresh():
     await until(lambda: changes)
     assert table.broker_address(MessageQueue("T", "a", 0)) == "h:2"
     await table.stop()
+
+
+# A clock that stands still: each lookup is planned for a whole interval later, however slow the machine is.
+
+
+async def test_failed_sends_of_a_topic_share_one_lookup_an_interval():
+    fetch, clock = Fetch({"T": route_of({"a": "h:1"}), "U": route_of({"a": "h:1"})}), FakeClock()
+    table = TopicRouteTable(fetch, lookup_interval_s=60.0, clock=clock)
+    await table.refresh_after_failure("T", 1.0)
+    clock.advance(60.0)
+    await table.refresh_after_failure("T", 1.0)
+    assert fetch.calls == ["T", "T"]
+    await asyncio.gather(*(table.refresh_after_failure("T", 1.0) for _ in range(20)))
+    await table.refresh_after_failure("U", 1.0)
+    assert fetch.calls == ["T", "T", "U"]
+    await table.stop()
+
+
+async def test_failed_sends_wait_for_the_lookup_that_is_planned():
+    fetch = Fetch({"T": route_of({"a": "h:1"})})
+    table = TopicRouteTable(fetch, lookup_interval_s=0.01, clock=FakeClock())
+    await table.refresh_after_failure("T", 1.0)
+    fetch.routes["T"] = route_of({"a": "h:2"})
+    await asyncio.gather(*(table.refresh_after_failure("T", 10.0, 10.0) for _ in range(20)))
+    assert table.addresses(masters_only=True) == {"h:2"}
+    assert fetch.calls == ["T", "T"]
+    await table.stop()
+
+
+async def test_a_wait_for_a_planned_lookup_may_be_shorter_than_the_pause():
+    fetch = Fetch({"T": route_of({"a": "h:1"})})
+    table = TopicRouteTable(fetch, lookup_interval_s=600.0, clock=FakeClock())
+    await table.refresh_after_failure("T", 1.0)
+    await table.refresh_after_failure("T", 1.0, 0.01)
+    assert fetch.calls == ["T"]
+    await table.stop()
+
+
+async def test_a_lookup_that_was_sent_before_a_failure_is_followed_by_another_one():
+    gate, asked = asyncio.Event(), asyncio.Event()
+    addresses: list[str] = []
+
+    async def fetch(topic: str) -> TopicRouteData:
+        addresses.append(f"h:{len(addresses) + 1}")
+        answer = route_of({"a": addresses[-1]})
+        asked.set()
+        await gate.wait()
+        return answer
+
+    table = TopicRouteTable(fetch, lookup_interval_s=0.01, clock=FakeClock())
+    sends = [asyncio.create_task(table.refresh_after_failure("T", 10.0))]
+    await asked.wait()
+    sends += [asyncio.create_task(table.refresh_after_failure("T", 10.0)) for _ in range(20)]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*sends)
+    assert table.addresses(masters_only=True) == {"h:1"}
+    await until(lambda: table.addresses(masters_only=True) == {"h:2"})
+    assert addresses == ["h:1", "h:2"]
+    await table.stop()
+
+
+async def test_nothing_starts_after_a_stop():
+    fetch = Fetch({"T": route_of({"a": "h:1"})})
+    table = TopicRouteTable(fetch, clock=FakeClock())
+    await table.refresh_after_failure("T", 1.0)
+    waiting = asyncio.create_task(table.refresh_after_failure("T", 600.0, 600.0))
+    await asyncio.sleep(0)
+    await table.stop()
+    await waiting
+    await table.refresh_after_failure("T", 1.0, 1.0)
+    await table.refresh_topic("T")
+    with pytest.raises(NameServerError, match="the client is closed"):
+        await table.publish_route("U")
+    assert fetch.calls == ["T"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_stop_ends_those_who_wait_for_a_route():

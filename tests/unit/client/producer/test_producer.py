@@ -31,6 +31,7 @@ from rocketbroker.codec.remoting.remoting_command import Command, response
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError, RemotingError, RemotingTimeoutError
+from tests.support.fakes import FakeClock
 from tests.support.scripted_server import Script, ScriptedServer, header_of, name_server, route_of
 from tests.support.waiting import until
 
@@ -172,6 +173,43 @@ async def test_a_topic_that_moved_is_sent_to_by_its_new_route(stage: Stage, fail
             stage.a.refusals = [int(fails)] * 9
         result = await producer.send(Message("One", b"y"))
     assert result.message_queue.broker_name == "broker-b"
+
+
+async def test_a_topic_that_moves_during_a_send_is_sent_to_by_the_lookup_that_is_planned(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+):
+    async with Producer("PG", stage.names.address) as producer:
+        routes = producer._client.routes
+        monkeypatch.setattr(routes, "_clock", FakeClock())
+        monkeypatch.setattr(routes, "_lookup_interval_s", 0.05)
+        await producer.send(Message("One", b"x"))
+        await routes.refresh_after_failure("One", 1.0)
+        stage.a.refusals = [ResponseCode.GO_AWAY] * 9
+        stage.routes["One"] = route_of({"broker-b": stage.b.address})
+        result = await producer.send(Message("One", b"y"))
+    assert result.message_queue.broker_name == "broker-b"
+    assert len(stage.a.of(SEND)) == 2
+
+
+async def test_a_send_tries_the_other_broker_before_it_waits_for_a_lookup(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+):
+    stage.a.refusals = [ResponseCode.GO_AWAY] * 9
+    async with Producer("PG", stage.names.address) as producer:
+        routes = producer._client.routes
+        monkeypatch.setattr(routes, "_lookup_interval_s", 600.0)
+        async with asyncio.timeout(10):
+            results = [await producer.send(Message("T", b"x"), timeout_s=60.0) for _ in range(4)]
+    assert {result.message_queue.broker_name for result in results} == {"broker-b"}
+
+
+async def test_a_send_that_is_denied_fails_without_a_wait_for_a_lookup(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    stage.a.refusals = [ResponseCode.NO_PERMISSION] * 9
+    async with Producer("PG", stage.names.address) as producer:
+        monkeypatch.setattr(producer._client.routes, "_lookup_interval_s", 600.0)
+        with pytest.raises(SendFailedError, match="sent 3 times"):
+            async with asyncio.timeout(10):
+                await producer.send(Message("One", b"x"), timeout_s=60.0)
 
 
 async def test_a_topic_without_a_route_any_more_is_tried_where_it_was(stage: Stage):
@@ -345,7 +383,7 @@ async def test_the_limit_of_a_batch_includes_the_heartbeat_before_it():
         asyncio.timeout(60),
     ):
         with pytest.raises(SendFailedError, match="to a heartbeat within") as caught:
-            await producer.send_batch([Message("T", b"x")], timeout_s=0.05)
+            await producer.send_batch([Message("T", b"x")], timeout_s=0.5)
         assert mute.of(RequestCode.SEND_BATCH_MESSAGE) == []
     assert isinstance(caught.value.causes[0], RemotingTimeoutError)
 
@@ -507,7 +545,18 @@ async def test_more_sends_than_fit_wait_for_their_turn(stage: Stage):
     assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
 
 
-async def test_a_send_without_a_broker_says_so():
+async def test_queues_without_a_broker_are_refused_at_once():
     async with name_server({}) as names, Producer("PG", names.address) as producer:
         with pytest.raises(TopicRouteError, match="no broker is registered at the name servers: start one"):
-            await producer.send(Message("T", b"x"))
+            await producer.fetch_publish_queues("T")
+
+
+async def test_a_send_during_the_restart_of_the_only_broker_waits_for_it(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    routes = dict(stage.routes)
+    stage.routes.clear()
+    async with Producer("PG", stage.names.address) as producer:
+        monkeypatch.setattr(producer._client.routes, "_lookup_interval_s", 0.01)
+        sending = asyncio.create_task(producer.send(Message("One", b"x"), timeout_s=60.0))
+        await until(lambda: len(stage.names.of(RequestCode.GET_BROKER_CLUSTER_INFO)) >= 3)
+        stage.routes.update(routes)
+        assert (await sending).message_queue.broker_name == "broker-a"
