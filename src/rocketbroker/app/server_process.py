@@ -115,9 +115,16 @@ def log_remarks(settings: BrokerSettings | NamesrvSettings | ProxySettings) -> N
         log.info("settings: %s", line)
 
 
-def log_access(transport: TransportConfig) -> None:
-    """Log the access mode and the peers that it admits, and TLS; warn if it admits everyone."""
+def log_access(transport: TransportConfig, host: str = "") -> None:
+    """Log the access mode and the peers that it admits, and TLS; warn if it admits everyone.
+
+    Args:
+        transport: settings of the ports.
+        host: address in routes, that clients connect to; empty if routes have none.
+    """
     _log_tls(transport)
+    if host:
+        _log_names(transport, host)
     if transport.protected_mode:
         lists = ", ".join(
             f"{name}={networks}" if networks else f"{name} is empty"
@@ -158,6 +165,28 @@ def _log_tls(transport: TransportConfig) -> None:
         log.warning(
             "TLS: tls.client.authServer=false: certificates of name servers, masters and brokers are not verified, so "
             "that anyone on the path can pose as one"
+        )
+
+
+def _log_names(transport: TransportConfig, host: str) -> None:
+    """Warn of a certificate that is for other hosts than the one that clients connect to."""
+    path = transport.tls_server_cert_path
+    if transport.tls_server_mode == "disabled" or not path:
+        return
+    try:
+        from rocketbroker.common.certificates import fits, names_in
+    except ModuleNotFoundError:  # the extra security is not installed, so nothing reads certificates
+        return
+    names = names_in(Path(path))
+    # Whoever makes the context says what is wrong with a file that has none.
+    if names is not None and not fits(names, host):
+        log.warning(
+            "TLS: the certificate %s is for %s, and routes lead clients to %s (brokerIP1): those that verify "
+            "it fail; issue one whose subjectAltName has %s, or set brokerIP1 to one of its names",
+            path,
+            ", ".join(names) or "no host at all",
+            host,
+            host,
         )
 
 

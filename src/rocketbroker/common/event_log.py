@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Hashable
 from typing import Final
 
 _PERIOD_S = 10.0
@@ -9,7 +10,7 @@ _MOST_EVENTS: Final = 20
 
 
 class RefusalLog:
-    """Log of rejected requests or peers, at most one line in 10 s.
+    """Log of rejected requests or peers, at most one line of a kind in 10 s, and ``_MOST_EVENTS`` of all kinds.
 
     Args:
         logger: takes the lines.
@@ -20,15 +21,21 @@ class RefusalLog:
         self._logger = logger
         self._counted = counted
         self._count = 0
-        self._last_line = float("-inf")
+        self._began = float("-inf")
+        # Kinds that have a line in these 10 s.
+        self._kinds: set[Hashable] = set()
 
-    def add(self, text: str) -> None:
-        """Count a rejection and log it if the last line is 10 s old."""
+    def add(self, text: str, kind: Hashable = None) -> None:
+        """Count a rejection; log it unless one of its kind was logged within 10 s. By default all are of one kind."""
         self._count += 1
         now = time.monotonic()
-        if now >= self._last_line + _PERIOD_S:
+        if now >= self._began + _PERIOD_S:
+            self._began = now
+            self._kinds.clear()
+        if kind not in self._kinds and len(self._kinds) < _MOST_EVENTS:
+            self._kinds.add(kind)
             self._logger.warning("%s; %s since the last such line: %d", text, self._counted, self._count)
-            self._count, self._last_line = 0, now
+            self._count = 0
 
 
 class EventLog:

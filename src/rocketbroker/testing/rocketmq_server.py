@@ -149,6 +149,15 @@ _PROPERTIES = {
 }
 
 
+def _tls_within(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by which servers that take TLS alone reach each other; properties given win over them."""
+    if properties.get("tls.server.mode", "").strip().lower() != "enforcing":
+        return {}
+    # All of them are in this process, so certificates need no check unless the test brings their issuer.
+    is_checked = "tls.client.trustCertPath" in properties
+    return {"tls.enable": "true", "tls.client.authServer": str(is_checked).lower()}
+
+
 class RocketMQServer(MustClose):
     """A name server and brokers for tests, in this process, on free ports and in a temporary folder.
 
@@ -157,7 +166,9 @@ class RocketMQServer(MustClose):
     effect.
 
     Args:
-        properties: settings of the brokers by RocketMQ's names, such as ``{"flushDiskType": "SYNC_FLUSH"}``.
+        properties: settings of the brokers by RocketMQ's names, such as ``{"flushDiskType": "SYNC_FLUSH"}``; those of
+            connections count for the name server, too. With ``tls.server.mode=enforcing`` the servers use TLS among
+            themselves, and check certificates if ``tls.client.trustCertPath`` names their issuer.
         brokers: number of brokers: broker-a, broker-b and so on.
         store: folder that keeps the data; None for a temporary one.
         namesrv_port: port of the name server; 0 picks a free one.
@@ -207,7 +218,12 @@ class RocketMQServer(MustClose):
             host=host,
             advertise=advertise,
             brokers=_BROKER_NAMES[:brokers],
-            properties=small_files(_PROPERTIES | (grpc_properties(0) if grpc else {}) | dict(properties or {})),
+            properties=small_files(
+                _PROPERTIES
+                | (grpc_properties(0) if grpc else {})
+                | _tls_within(properties or {})
+                | dict(properties or {})
+            ),
             bind=self._bind,
             users=self._users,
         )
@@ -452,7 +468,9 @@ class RocketMQServer(MustClose):
 
     async def _create_topic(self, config: TopicConfig) -> None:
         config_of_admin = ClientConfig(
-            self._server.namesrv_addr, credentials=None if self._users is None else self.credentials(ADMIN)
+            self._server.namesrv_addr,
+            credentials=None if self._users is None else self.credentials(ADMIN),
+            tls=await asyncio.to_thread(self._server.inner_tls),
         )
         async with AdminClient(config_of_admin) as admin:
             for broker in self._brokers():

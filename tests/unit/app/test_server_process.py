@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from rocketbroker.common.config.proxy_settings import ProxySettings
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.open_files import connection_limit
 from rocketbroker.transport.peer_limits import WRITE_HIGH_WATER, ConnectionLimits
+from tests.support.tls_files import TlsFiles
 
 
 class Recorded:
@@ -171,6 +173,23 @@ def test_protected_mode_is_the_default_and_says_whom_it_admits(notice) -> None:
     assert notice(adminWhiteList="192.0.2.1", brokerWhiteList="10.0.0.0/8")[1].endswith(
         "clients only; adminWhiteList=192.0.2.1, brokerWhiteList=10.0.0.0/8"
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "is_warned"),
+    [("192.0.2.1", False), ("broker.example", False), ("192.0.2.2", True), ("other.example", True), ("", False)],
+)
+def test_a_certificate_for_other_hosts_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, host: str, is_warned: bool
+):
+    files = TlsFiles(tmp_path, ["192.0.2.1", "broker.example"])
+    log_access(TransportConfig.model_validate(files.of_server()), host)
+    said = f"is for broker.example, 192.0.2.1, and routes lead clients to {host} (brokerIP1)"
+    assert (said in caplog.text) is is_warned
+    caplog.clear()
+    for settings in (files.of_server(mode="disabled"), files.of_server() | {"tls.server.certPath": f"{tmp_path}/none"}):
+        log_access(TransportConfig.model_validate(settings), "other.example")
+    assert "routes lead" not in caplog.text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

@@ -106,6 +106,11 @@ def test_a_table_in_a_pipe_is_one_line_a_row(capsys: pytest.CaptureFixture[str])
     assert lines == ["first", f"#Name{'':297}#Number", f"{'a' * 300}{'':8}1", f"[red]b{'':301}22", "last"]
 
 
+def test_a_wide_character_in_a_pipe_takes_two_columns(capsys: pytest.CaptureFixture[str]):
+    print_report(Report({}, [Table([Column("A"), Column("B")], [["日本", "x"], ["abcd", "y"]])]), as_json=False)
+    assert capsys.readouterr().out == "A     B\n日本  x\nabcd  y\n"
+
+
 def test_json_is_one_value_without_the_text(capsys: pytest.CaptureFixture[str]):
     print_report(Report({"b": 1, "a": ["é"]}, ["text", TABLE]), as_json=True)
     assert json.loads(capsys.readouterr().out) == {"b": 1, "a": ["é"]}
@@ -117,16 +122,18 @@ def test_a_failure_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr() == ("", "mqadmin: host: broken\nmqadmin: CODE: 17 DESC: no route See the page\n")
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns without colours."""
+def be_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make stdout a terminal of 80 columns without colours."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "80")
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_table_that_cannot_be_read_at_80_columns_is_a_line_for_each_cell(capsys: pytest.CaptureFixture[str]):
+def test_a_table_that_cannot_be_read_at_80_columns_is_a_line_for_each_cell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    be_terminal(monkeypatch)
     rows = [BrokerRow("DefaultCluster", f"broker-{name}", 0, "127.0.0.1:10911", {}) for name in "ab"]
     print_report(Report({}, [base_table(rows, 0)]), as_json=False)
     first, second = capsys.readouterr().out.split("\n\n")[:2]
@@ -139,8 +146,10 @@ def test_a_table_that_cannot_be_read_at_80_columns_is_a_line_for_each_cell(capsy
     assert second.splitlines()[1].split() == ["#Broker", "Name", "broker-b"]
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_table_that_fits_80_columns_folds_texts_and_no_numbers(capsys: pytest.CaptureFixture[str]):
+def test_a_table_that_fits_80_columns_folds_texts_and_no_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    be_terminal(monkeypatch)
     number = "1" * 19
     columns = [Column("#Name of it"), *(Column(f"#Number {at}", True) for at in range(3))]
     print_report(Report({}, [Table(columns, [["n" * 40, number, number, number]])]), as_json=False)

@@ -36,3 +36,19 @@ def test_refusals_are_counted_under_their_name(caplog: pytest.LogCaptureFixture,
     refusals.add("100% full")
 
     assert caplog.messages == [f"100% full; not renewed since the last such line: {number}" for number in (1, 3)]
+
+
+def test_each_kind_of_refusal_has_a_line_up_to_a_bound(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    now = 100.0
+    monkeypatch.setattr(event_log, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(event_log, "_MOST_EVENTS", 2)
+    refusals = RefusalLog(logging.getLogger("refusals"))
+    for kind in ("a", "a", "b", "b", "c"):
+        refusals.add(kind, kind)
+    now += 10
+    refusals.add("c", "c")
+
+    numbers = [("a", 1), ("b", 2), ("c", 3)]
+    assert caplog.messages == [f"{kind}; rejected since the last such line: {number}" for kind, number in numbers]

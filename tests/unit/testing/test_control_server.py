@@ -91,6 +91,7 @@ async def test_a_fault_is_ordered_and_taken_back(control: Control, fault: dict[s
     await control.send(b"0")
     assert await control.ask("POST", "/faults", fault) == (200, {})
     async with Producer("shop", control.mq.namesrv_addr, retry_times_when_send_failed=0) as producer:
+        await producer.fetch_publish_queues("Orders")
         with pytest.raises(SendFailedError):
             await producer.send(Message("Orders", b"1"), timeout_s=0.5)
         control.mq.assert_messages("Orders", [b"0", *stored])

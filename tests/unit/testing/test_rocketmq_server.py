@@ -15,6 +15,7 @@ from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, ConfigError, RemotingError, RocketBrokerError
 from rocketbroker.testing import PULLS, ClockError, RocketMQServer, ServerStateError
 from tests.support.leaks import grown, held
+from tests.support.tls_files import TlsFiles
 from tests.support.waiting import until
 
 LEVEL_2_HOURS = 18
@@ -61,6 +62,19 @@ async def test_a_topic_is_created_on_all_brokers_with_its_type():
             addresses = await admin.fetch_master_addresses("DefaultCluster")
             topics = [await admin.examine_topic_config(each, "Reminders") for each in addresses.values()]
     assert [topic.attributes for topic in topics] == [{"message.type": "DELAY"}] * 2
+
+
+@pytest.mark.parametrize("checks", [False, True])
+async def test_servers_that_take_tls_alone_reach_each_other(tmp_path: Path, *, checks: bool):
+    files = TlsFiles(tmp_path)
+    trusted = {"tls.client.trustCertPath": str(files.ca)} if checks else {}
+    async with RocketMQServer(files.of_server(mode="Enforcing") | trusted) as mq:
+        mq.create_topic("Orders")
+        async with Producer("shop", ClientConfig(mq.namesrv_addr, tls=files.context())) as producer:
+            await producer.send(Message("Orders", b"1"))
+        mq.assert_messages("Orders", [b"1"])
+        with pytest.raises(RocketBrokerError, match="was lost"):
+            await send(mq, b"2")
 
 
 def test_the_5x_sdks_are_served_where_that_is_asked_for():

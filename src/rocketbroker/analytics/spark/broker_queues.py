@@ -21,6 +21,7 @@ from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import (
     DLQ_GROUP_TOPIC_PREFIX,
     LMQ_PREFIX,
+    REPLY_TOPIC_POSTFIX,
     RETRY_GROUP_TOPIC_PREFIX,
     is_system_topic,
 )
@@ -47,7 +48,6 @@ RETRY_S = 1.0
 _PULL_TIMEOUT_S: Final = 30.0
 # Requests under way at once while many queues are looked up.
 _AT_ONCE: Final = 128
-_REPLY_TOPIC_POSTFIX: Final = "_REPLY_TOPIC"
 _HIDDEN_PREFIXES: Final = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX, LMQ_PREFIX)
 
 
@@ -103,7 +103,7 @@ class BrokerQueues(AdminClient):
             return subscription.topics
         info = await self.examine_broker_cluster_info()
         own = {*info.broker_addr_table, *info.cluster_addr_table}
-        own |= {cluster + _REPLY_TOPIC_POSTFIX for cluster in info.cluster_addr_table}
+        own |= {cluster + REPLY_TOPIC_POSTFIX for cluster in info.cluster_addr_table}
         known = [
             topic
             for topic in await self.fetch_all_topic_list()

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import socket
+import ssl
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ from rocketbroker.common.lifecycle import stop_all, uninterrupted
 from rocketbroker.store.clean.disk_watch import DiskUse
 from rocketbroker.store.commitlog.put_message import Refusal
 from rocketbroker.transport.remoting_server import bind_sockets, close_sockets
+from rocketbroker.transport.tls_contexts import client_context
 
 _PREFIX = "mqdev-"
 # Locked while its mqdev runs. Only folders with this file and this content are removed.
@@ -343,6 +345,14 @@ class DevServer:
     def disk_full(self) -> str:
         """Reason of the first broker to reject sends because the disk is full; empty if there is none."""
         return next((broker.disk_full for broker in self.brokers.values()), "")
+
+    def inner_tls(self) -> ssl.SSLContext | bool:
+        """Return the TLS settings with which the brokers connect to each other; False without TLS.
+
+        Blocks: it reads files.
+        """
+        transport = next(iter(self.brokers.values())).settings.transport
+        return client_context(transport) if transport.tls_enable else False
 
     async def start(self) -> None:
         """Start the name server, then the brokers.

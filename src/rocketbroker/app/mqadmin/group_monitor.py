@@ -8,11 +8,11 @@ import msgspec
 import typer
 
 from rocketbroker.app.mqadmin.command import Report, sub_command, with_hint
+from rocketbroker.app.mqadmin.group_names import GroupNames
 from rocketbroker.app.mqadmin.groups import subscriptions_of
 from rocketbroker.app.terminal import say, say_json
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import ConsumerNotOnlineError, TopicRouteError
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketbroker.common.clock import SystemClock
@@ -82,10 +82,7 @@ async def monitor_round(admin: AdminClient) -> Round:
     """Look at all groups once. A group that cannot be asked becomes a notice."""
     now = SystemClock().time_ms()
     found = Round(now, [], [])
-    for topic in await admin.fetch_all_topic_list():
-        group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        if group == topic or not validate_group(group).valid:
-            continue
+    for group in await GroupNames(admin).of(await admin.fetch_all_topic_list()):
         try:
             await _look_at(admin, group, found)
         except (ConsumerNotOnlineError, TopicRouteError):

@@ -1,6 +1,6 @@
 """Sub-commands about consumer groups (org.apache.rocketmq.tools.command.consumer)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import msgspec
@@ -19,18 +19,25 @@ from rocketbroker.app.mqadmin.command import (
     java_text,
     parse_attributes,
     sub_command,
-    with_hint,
 )
+from rocketbroker.app.mqadmin.group_names import GroupNames
+from rocketbroker.app.mqadmin.many import BrokerFailure, missing_brokers
 from rocketbroker.app.mqadmin.running_info import running_info, running_info_lines
 from rocketbroker.app.terminal import Column, Table
 from rocketbroker.app.times import human_seconds
 from rocketbroker.client.admin.admin_client import AdminClient
-from rocketbroker.client.core.errors import TopicRouteError
+from rocketbroker.client.admin.admin_connection import addresses_of
+from rocketbroker.client.admin.cluster_admin import brokers_of
+from rocketbroker.client.core.errors import GroupNotConsumedError, TopicRouteError
 from rocketbroker.client.core.requests import version_desc
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.pop_info import normal_topic
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
+from rocketbroker.codec.message.topic_validator import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    validate_group,
+)
 from rocketbroker.codec.remoting.bodies.client import ConsumerRunningInfo, ConsumeType
+from rocketbroker.codec.remoting.bodies.offset import ConsumeStats
 from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.bodies.topic_config import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
@@ -54,15 +61,8 @@ class QueueRow(msgspec.Struct, rename="camel"):
     client_ip: str | None = msgspec.field(default=None, name="clientIP")
 
 
-class SilentBroker(msgspec.Struct):
-    """A broker whose figures are missing, and why."""
-
-    addr: str
-    error: str
-
-
 class GroupRow(msgspec.Struct, rename="camel"):
-    """One group: number, lowest version and kind of its clients, and its total lag at the brokers that answered."""
+    """One group: number, lowest version and kind of its clients, and its total lag at the brokers that told it."""
 
     group: str
     count: int
@@ -71,7 +71,8 @@ class GroupRow(msgspec.Struct, rename="camel"):
     model: str
     tps: float
     diff_total: int
-    silent_brokers: list[SilentBroker]
+    silent_brokers: list[BrokerFailure]
+    failed_brokers: list[BrokerFailure]
 
 
 @sub_command("consumerProgress", reads=True)
@@ -83,7 +84,15 @@ async def consumer_progress(
     topic_name: Annotated[
         str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="Show this topic only; needs -g.")
     ] = None,
-    cluster: RouteCluster = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--cluster",
+            metavar="NAME",
+            help="Show the groups of this cluster; with -g, find an LMQ by the route of this cluster or parent topic.",
+        ),
+    ] = None,
     show_client_ip: Annotated[
         TrueFalse, typer.Option("-s", "--showClientIP", help="Show the client that owns each queue; needs -g.")
     ] = TrueFalse.false,
@@ -92,19 +101,26 @@ async def consumer_progress(
     if group_name is None:
         if topic_name is not None or show_client_ip.is_true:
             raise typer.BadParameter("-t and -s need -g (the group); without it, one row is printed for each group")
-        return await _progress_of_all(admin)
+        return await _progress_of_all(admin, cluster)
     return await progress_of_group(admin, group_name, topic_name, cluster, show_client_ip.is_true)
 
 
 async def progress_of_group(
     admin: AdminClient, group: str, topic: str | None, cluster: str | None, show_client_ip: bool
 ) -> Report:
-    """Return the progress of a group in each queue of the brokers that answer; the others are failures."""
+    """Return the progress of a group in each queue of the brokers that tell it; the others are failures.
+
+    A group that exists and has neither consumers nor offsets has no queues; the report says so if all brokers answer.
+    """
     errors: dict[str, RocketBrokerError] = {}
     admin.ask_silent_servers_once()
-    stats = await admin.examine_consume_stats(group, topic, cluster, failures=errors)
-    silent = _silent(errors)
+    unused = ""
+    try:
+        stats = await admin.examine_consume_stats(group, topic, cluster, failures=errors)
+    except GroupNotConsumedError as error:
+        stats, unused = ConsumeStats(), f"no offsets: {error}"
     owners = await _owners(admin, group) if show_client_ip else {}
+    missing = missing_brokers(errors)
     rows = [
         QueueRow(
             queue.topic,
@@ -126,21 +142,16 @@ async def progress_of_group(
         "consumeTps": stats.consume_tps,
         "diffTotal": diff,
         "inflightTotal": inflight,
-        "silentBrokers": silent,
+        "silentBrokers": missing.silent,
+        "failedBrokers": missing.failed,
     }
     lines = [
-        "",
+        unused,
         f"Consume TPS: {stats.consume_tps:.2f}",
         f"Consume Diff Total: {diff}",
         f"Consume Inflight Total: {inflight}",
     ]
-    return Report(
-        data, [group_table(rows, show_client_ip, silent), *lines], [f"{each.addr}: {each.error}" for each in silent]
-    )
-
-
-def _silent(errors: dict[str, RocketBrokerError]) -> list[SilentBroker]:
-    return [SilentBroker(address, with_hint(error)) for address, error in errors.items()]
+    return Report(data, [group_table(rows, show_client_ip, missing.rows), *lines], failure_lines(errors))
 
 
 class PopRow(msgspec.Struct, rename="camel"):
@@ -202,14 +213,16 @@ async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
         if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return {}
         raise
+    except TopicRouteError:
+        return {}  # it has offsets, and no retry topic by which its clients would be found
     for connection in connections.connection_set:
         for queue in await admin.assigned_queues(group, connection.client_id):
             owners[queue] = connection.client_id.partition("@")[0]
     return owners
 
 
-def group_table(rows: list[QueueRow], show_client_ip: bool, silent: Sequence[SilentBroker] = ()) -> Table:
-    """Return the table of a group: a row for each queue, and one of dashes for each broker that did not answer."""
+def group_table(rows: list[QueueRow], show_client_ip: bool, missing: Sequence[BrokerFailure] = ()) -> Table:
+    """Return the table of a group: a row for each queue, and one of dashes for each broker that told nothing."""
     titles = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
     titles += ["#Client IP"] * show_client_ip + ["#Diff", "#Inflight", "#LastTime"]
     cells = []
@@ -217,29 +230,28 @@ def group_table(rows: list[QueueRow], show_client_ip: bool, silent: Sequence[Sil
         cell = [row.topic, row.broker_name, str(row.queue_id), str(row.broker_offset), str(row.consumer_offset)]
         cell += [row.client_ip or "N/A"] * show_client_ip
         cells.append([*cell, str(row.diff), str(row.inflight), human_seconds(row.last_timestamp)])
-    cells += [["-", each.addr, *["-"] * (len(titles) - 2)] for each in silent]
+    cells += [["-", each.addr, *["-"] * (len(titles) - 2)] for each in missing]
     return Table([*map(Column, titles)], cells)
 
 
-async def _progress_of_all(admin: AdminClient) -> Report:
-    """Return the progress of all groups, found by their retry topics."""
+async def _progress_of_all(admin: AdminClient, cluster: str | None) -> Report:
+    """Return the progress of all groups, found by their retry topics, at the brokers of one cluster or of all."""
     rows, failures = [], []
+    brokers = None if cluster is None else brokers_of(await admin.examine_broker_cluster_info(), cluster)
     admin.ask_silent_servers_once()
-    for topic in await admin.fetch_all_topic_list():
-        if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            continue
-        group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        if not validate_group(group).valid:
-            continue  # retry topic of POP, which has the names of group and topic
+    for group in await GroupNames(admin).of(await admin.fetch_all_topic_list()):
         try:
-            row = await _group_row(admin, group)
+            row = await _group_row(admin, group, brokers)
         except TopicRouteError:
             continue  # deleted since the list was fetched
         except RocketBrokerError as error:
             failures.append(f"{group}: {error}")
             continue
+        if row is None:
+            continue
         rows.append(row)
-        failures += [f"{group}, without {each.addr}: {each.error}" for each in row.silent_brokers]
+        missing = [*row.silent_brokers, *row.failed_brokers]
+        failures += [f"{group}, without {each.addr}: {each.error}" for each in missing]
     titles = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     cells = [
         [row.group, str(row.count), row.version, row.type, row.model, str(int(row.tps)), str(row.diff_total)]
@@ -248,14 +260,21 @@ async def _progress_of_all(admin: AdminClient) -> Report:
     return Report({"groups": rows}, [Table([*map(Column, titles)], cells)], failures)
 
 
-async def _group_row(admin: AdminClient, group: str) -> GroupRow:
-    """Return the clients and the total lag of one group."""
+async def _group_row(admin: AdminClient, group: str, brokers: Collection[str] | None) -> GroupRow | None:
+    """Return the clients and the total lag of one group, at the named brokers or all; None if these do not have it."""
     errors: dict[str, RocketBrokerError] = {}
-    stats = await admin.examine_consume_stats(group, failures=errors)
+    addresses = None
+    if brokers is not None:
+        route = await admin.examine_topic_route_info(RETRY_GROUP_TOPIC_PREFIX + group)
+        addresses = addresses_of([data for data in route.broker_datas if data.broker_name in brokers])
+        if not addresses:
+            return None
+    stats = await admin.examine_consume_stats(group, addresses=addresses, failures=errors)
+    answering = next((each for each in addresses or () if each not in errors), None)
     diff = sum(offsets.broker_offset - offsets.consumer_offset for offsets in stats.offset_table.values())
-    row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff, _silent(errors))
+    row = GroupRow(group, 0, "OFFLINE", "", "", stats.consume_tps, diff, *missing_brokers(errors))
     try:
-        clients = await admin.examine_consumer_connection_info(group)
+        clients, _ = await admin.examine_consumers(group, answering)
     except BrokerResponseError as error:
         if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
             raise

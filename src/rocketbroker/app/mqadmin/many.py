@@ -1,8 +1,13 @@
 """Requests about many topics, groups or brokers at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from rocketbroker.app.mqadmin.command import with_hint
+from rocketbroker.common.errors import RemotingError, RocketBrokerError
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -28,3 +33,36 @@ async def of_many(items: Iterable[Item], ask: Callable[[Item], Awaitable[Found]]
             return await ask(item)
 
     return await asyncio.gather(*map(one, items))
+
+
+class BrokerFailure(msgspec.Struct):
+    """A broker whose figures are missing, and why."""
+
+    addr: str
+    error: str
+
+
+class MissingBrokers(NamedTuple):
+    """Brokers whose figures a report lacks.
+
+    Attributes:
+        silent: those that did not answer.
+        failed: those that answered with an error.
+    """
+
+    silent: list[BrokerFailure]
+    failed: list[BrokerFailure]
+
+    @property
+    def rows(self) -> list[BrokerFailure]:
+        """All of them."""
+        return [*self.silent, *self.failed]
+
+
+def missing_brokers(errors: Mapping[str, RocketBrokerError]) -> MissingBrokers:
+    """Return the brokers of errors by address."""
+    missing = MissingBrokers([], [])
+    for address, error in errors.items():
+        kind = missing.silent if isinstance(error, RemotingError) else missing.failed
+        kind.append(BrokerFailure(address, with_hint(error)))
+    return missing

@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable
 from importlib.resources import files
 from string import Template
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from rocketbroker.app.mqadmin.command import REGISTERED, Registered
 from rocketbroker.app.mqadmin.grafana_board import board
 from rocketbroker.app.terminal import say
+
+# Seconds of each unit of a duration.
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def local_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -80,7 +83,7 @@ def alerts(
         typer.Option(
             "--remember",
             metavar="DURATION",
-            help="How long to alert of a lost slave, broker or group, such as 7d.",
+            help="How long to alert of a lost slave, broker or group, 1h or more, such as 7d.",
         ),
     ] = "7d",
     certificate_days: Annotated[
@@ -97,8 +100,10 @@ def alerts(
     """Print alert rules of Prometheus for the metrics of brokers and name servers."""
     quoted = _regex(job).replace("\\", "\\\\").replace('"', '\\"')
     remembered = _duration("--remember", remember)
-    if not int(remembered[:-1]):
-        raise typer.BadParameter(f"--remember {remember} remembers nothing; write a time above 0, such as 7d")
+    if int(remembered[:-1]) * _SECONDS[remembered[-1]] < _SECONDS["h"]:
+        raise typer.BadParameter(
+            f"--remember {remember} is too short: the rules look back 1h at least; write 1h or more"
+        )
     given = {
         "lagMessages": lag_messages,
         "lagSeconds": lag_seconds,

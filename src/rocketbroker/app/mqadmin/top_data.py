@@ -11,10 +11,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rocketbroker.app.mqadmin.group_names import GroupNames
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.client.core.requests import version_desc
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, is_system_topic, validate_group
+from rocketbroker.codec.message.topic_validator import (
+    REPLY_TOPIC_POSTFIX,
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_system_topic,
+)
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError, RocketBrokerError
 
@@ -24,7 +29,6 @@ AT_A_LOOK = 100
 WINDOW_S = 10.0
 _AT_A_TIME = 8
 _BROKER_COUNTS = ("msgPutTotalTodayNow", "msgGetTotalTodayNow")
-_REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 
 T = TypeVar("T")
 
@@ -178,6 +182,7 @@ class Collector:
         at_a_look: int = AT_A_LOOK,
     ) -> None:
         self._admin = admin
+        self._group_names = GroupNames(admin, monotonic)
         self._time_ms = time_ms
         self._rates = Rates(monotonic)
         self._cluster = cluster
@@ -204,13 +209,8 @@ class Collector:
         names = await self._topic_names()
         system = {*await self._admin.get_system_topic_list(), *info.broker_addr_table}
         for cluster in info.cluster_addr_table:
-            system |= {cluster, cluster + _REPLY_TOPIC_POSTFIX}
-        groups = {
-            name.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-            for name in names
-            if name.startswith(RETRY_GROUP_TOPIC_PREFIX)
-            and validate_group(name.removeprefix(RETRY_GROUP_TOPIC_PREFIX)).valid
-        }
+            system |= {cluster, cluster + REPLY_TOPIC_POSTFIX}
+        groups = set(await self._group_names.of(names))
         topics = {
             name
             for name in names

@@ -26,7 +26,7 @@ from rocketbroker.app.mqadmin.command import (
     sub_command,
     with_hint,
 )
-from rocketbroker.app.mqadmin.many import of_many
+from rocketbroker.app.mqadmin.many import missing_brokers, of_many
 from rocketbroker.app.terminal import Column, Table, escaped
 from rocketbroker.app.times import human_millis
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -278,7 +278,9 @@ class QueueRow(msgspec.Struct, rename="camel"):
 @sub_command("topicStatus", reads=True)
 async def topic_status(admin: AdminClient, topic: Topic, cluster: RouteCluster = None) -> Report:
     """Show the offsets of a topic's queues."""
-    stats = await admin.examine_topic_stats(topic, cluster)
+    errors: dict[str, RocketBrokerError] = {}
+    stats = await admin.examine_topic_stats(topic, cluster, failures=errors)
+    missing = missing_brokers(errors)
     rows = [
         QueueRow(queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset, offset.last_update_timestamp)
         for queue, offset in sorted(stats.offset_table.items())
@@ -291,8 +293,16 @@ async def topic_status(admin: AdminClient, topic: Topic, cluster: RouteCluster =
         ]
         for row in rows
     ]
-    data = {"topic": topic, "queues": rows, "topicPutTps": stats.topic_put_tps}
-    return Report(data, [Table([*map(Column, titles)], cells), "", f"Topic Put TPS: {stats.topic_put_tps}"])
+    cells += [[each.addr, *["-"] * (len(titles) - 1)] for each in missing.rows]
+    data = {
+        "topic": topic,
+        "queues": rows,
+        "topicPutTps": stats.topic_put_tps,
+        "silentBrokers": missing.silent,
+        "failedBrokers": missing.failed,
+    }
+    lines = ["", f"Topic Put TPS: {stats.topic_put_tps}"]
+    return Report(data, [Table([*map(Column, titles)], cells), *lines], failure_lines(errors))
 
 
 # -- several topics, permissions, order

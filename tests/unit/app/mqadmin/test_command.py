@@ -65,7 +65,9 @@ def scripts() -> dict[int, Script]:
         RequestCode.GET_BROKER_RUNTIME_INFO: answer(KVTable(RUNTIME).encode),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: answer(GroupList(["CG"]).encode),
         RequestCode.GET_TOPIC_STATS_INFO: answer(TopicStatsTable({QUEUE: TopicOffset(0, 3, 2000)}, 1.5).encode),
-        RequestCode.GET_CONSUME_STATS: answer(ConsumeStats({QUEUE: offsets}, 2.25).encode),
+        RequestCode.GET_CONSUME_STATS: lambda fields, _body: response(
+            body=ConsumeStats({QUEUE: offsets} if fields["consumerGroup"] == "CG" else {}, 2.25).encode()
+        ),
         RequestCode.GET_CONSUMER_CONNECTION_LIST: not_online,
         RequestCode.UPDATE_AND_CREATE_TOPIC: answer(bytes),
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: answer(bytes),
@@ -323,7 +325,8 @@ async def test_topic_status(stage: Stage):
     assert lines[1][5].endswith(":02,000")
     assert lines[2:] == [[], ["Topic", "Put", "TPS:", "1.5"]]
     row = {"brokerName": "broker-a", "queueId": 1, "minOffset": 0, "maxOffset": 3, "lastUpdateTimestamp": 2000}
-    assert await stage.json("topicStatus", "-t", "T") == {"topic": "T", "queues": [row], "topicPutTps": 1.5}
+    data = {"topic": "T", "queues": [row], "topicPutTps": 1.5, "silentBrokers": [], "failedBrokers": []}
+    assert await stage.json("topicStatus", "-t", "T") == data
 
 
 async def test_consumer_progress_of_a_group(stage: Stage):
@@ -404,6 +407,7 @@ async def test_consumer_progress_prints_what_is_known_where_a_broker_does_not_an
         code, out, _ = await stage.call("consumerProgress", "--json")
         (row,) = json.loads(out)["groups"]
         assert (code, [each["addr"] for each in row["silentBrokers"]]) == (EXIT_FAILED, [nobody])
+        assert row["failedBrokers"] == []
 
 
 async def test_query_msg_by_id(stage: Stage):

@@ -249,6 +249,13 @@ def test_queues_that_nobody_owns_by_design_are_no_fault(kind: ConsumeType, model
     assert examine(facts) == []
 
 
+def test_the_logical_queues_of_a_static_topic_have_no_broker_and_own_the_physical_ones():
+    facts = healthy()
+    for at, client in enumerate(("one", "two")):
+        facts.groups[0].running[client] = member(MessageQueue("T", "__syslo__global__", at))
+    assert examine(facts) == []
+
+
 def test_a_client_that_does_not_answer_may_own_the_queue():
     facts = healthy()
     del facts.groups[0].running["two"]

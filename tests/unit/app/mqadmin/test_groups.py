@@ -10,12 +10,20 @@ import typer
 from rocketbroker.app.mqadmin.command import Report, TrueFalse
 from rocketbroker.app.mqadmin.groups import consumer_progress, pop_status, progress_of_group
 from rocketbroker.client import AdminClient
-from rocketbroker.client.core.errors import ConsumerNotOnlineError
+from rocketbroker.client.core.errors import ClientError, ConsumerNotOnlineError
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection
 from rocketbroker.codec.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketbroker.codec.remoting.bodies.remoting_serializable import TopicList
+from rocketbroker.codec.remoting.bodies.route import ClusterInfo
+from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketbroker.codec.remoting.remoting_command import response
+from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import RemotingTimeoutError, RocketBrokerError
+from tests.support.admin_stage import admin_stage
+from tests.support.ports import LOOPBACK, free_ports
+from tests.support.scripted_server import Script, ScriptedServer, name_server, route_of
 
 
 class Admin(AdminClient):
@@ -124,10 +132,107 @@ async def test_a_frozen_broker_hides_only_the_groups_that_it_has():
                 raise RemotingTimeoutError("no answer")
             return ConsumeStats({MessageQueue("T", "a", 0): OffsetWrapper(10, 7)}, 1.5)
 
-        async def examine_consumer_connection_info(self, group: str) -> ConsumerConnection:
+        async def examine_consumers(self, group: str, address: str | None = None) -> tuple[ConsumerConnection, str]:
             raise ConsumerNotOnlineError(ResponseCode.CONSUMER_NOT_ONLINE, group)
 
     async with HalfFrozen("127.0.0.1:1") as admin:
         report = await consumer_progress(admin)
     assert [(row.group, row.diff_total) for row in report.data["groups"]] == [("well", 3)]
     assert report.failures == ["frozen: no answer"]
+
+
+# -- groups of clusters, brokers that tell nothing, groups without consumers
+
+STATS_OF_CG: Script = lambda fields, _body: response(  # noqa: E731
+    body=ConsumeStats(
+        {MessageQueue("T", "a", 0): OffsetWrapper(10, 7)} if fields["consumerGroup"] == "CG" else {}
+    ).encode()
+)
+OFFLINE: Script = lambda _fields, _body: response(ResponseCode.CONSUMER_NOT_ONLINE, "not online")  # noqa: E731
+GROUPS: Script = lambda _fields, _body: response(  # noqa: E731
+    body=SubscriptionGroupWrapper({"Made": SubscriptionGroupConfig("Made")}).encode()
+)
+FULL: Script = lambda _fields, _body: response(ResponseCode.SYSTEM_ERROR, "too many queues")  # noqa: E731
+PROGRESS: dict[int, Script] = {
+    RequestCode.GET_CONSUME_STATS: STATS_OF_CG,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: OFFLINE,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GROUPS,
+}
+
+
+async def test_the_groups_of_a_cluster_and_what_they_lack_there():
+    async with ScriptedServer(PROGRESS) as a, ScriptedServer(PROGRESS) as b:
+        routes = {"%RETRY%CG": route_of({"a": a.address, "b": b.address}), "%RETRY%B": route_of({"b": b.address})}
+        brokers = {data.broker_name: data for data in routes["%RETRY%CG"].broker_datas}
+        info = ClusterInfo(brokers, {"One": ["a"], "Two": ["b"]})
+        names = name_server(
+            routes,
+            {
+                RequestCode.GET_BROKER_CLUSTER_INFO: lambda _fields, _body: response(body=info.encode()),
+                RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lambda _fields, _body: response(
+                    body=TopicList(list(routes)).encode()
+                ),
+            },
+        )
+        async with names, AdminClient(names.address) as admin:
+            report = await consumer_progress(admin, cluster="One")
+            assert [(row.group, row.diff_total) for row in report.data["groups"]] == [("CG", 3)]
+            assert b.asked == []
+            with pytest.raises(ClientError, match="cluster 'Three' does not exist; the name server knows: One, Two"):
+                await consumer_progress(admin, cluster="Three")
+
+
+async def test_a_broker_that_answers_with_an_error_is_not_silent():
+    nobody = f"{LOOPBACK}:{free_ports()}"
+    async with ScriptedServer(PROGRESS) as a, ScriptedServer({RequestCode.GET_CONSUME_STATS: FULL}) as b:
+        route = route_of({"a": a.address, "b": b.address, "c": nobody})
+        async with name_server({"%RETRY%CG": route}) as names, AdminClient(names.address) as admin:
+            report = await progress_of_group(admin, "CG", None, None, False)
+    (failed,), (silent,) = report.data["failedBrokers"], report.data["silentBrokers"]
+    assert (failed.addr, silent.addr) == (b.address, nobody)
+    assert "too many queues" in failed.error
+    assert "connect" in silent.error
+    assert [line.partition(": ")[0] for line in report.failures] == [b.address, nobody]
+
+
+async def test_a_group_without_a_consumer_exists_and_has_no_offsets():
+    async with admin_stage({"a": PROGRESS}) as stage:
+        data = await stage.json("consumerProgress", "-g", "Made", "-s", "true")
+        assert (data["queues"], data["diffTotal"], data["failedBrokers"]) == ([], 0, [])
+        done = await stage.call("consumerProgress", "-g", "Made")
+        text = f"consumer group 'Made' exists at {stage.address('a')}, but no consumer of it has come yet"
+        assert (done.code, done.out.splitlines()[1].startswith(f"no offsets: {text}")) == (0, True)
+        assert (await stage.call("consumerStatus", "-g", "Made")).err.startswith(f"mqadmin: {text}")
+        nope = await stage.call("consumerProgress", "-g", "Nope")
+    assert (nope.code, nope.err) == (1, "mqadmin: there is no consumer group 'Nope': no route of %RETRY%Nope\n")
+
+
+async def test_offsets_without_a_retry_topic_are_shown():
+    async with admin_stage({"a": PROGRESS}) as stage:
+        data = await stage.json("consumerProgress", "-g", "CG", "-s", "true")
+    assert data["diffTotal"] == 3
+
+
+async def test_a_group_has_no_offsets_only_if_all_brokers_say_so():
+    failing = {**PROGRESS, RequestCode.GET_CONSUME_STATS: FULL}
+    async with admin_stage({"a": PROGRESS, "b": failing}) as stage:
+        done = await stage.call("consumerProgress", "-g", "Made")
+        data = await stage.failed_json("consumerProgress", "-g", "Made")
+        address = stage.address("b")
+    assert (done.code, "no offsets" in done.out, done.err.startswith(f"mqadmin: {address}: ")) == (1, False, True)
+    assert (data["queues"], [each["addr"] for each in data["failedBrokers"]]) == ([], [address])
+
+
+async def test_errors_of_all_brokers_do_not_say_that_a_group_has_no_consumer():
+    async with admin_stage({"a": {**PROGRESS, RequestCode.GET_CONSUME_STATS: FULL}}) as stage:
+        known = await stage.call("consumerProgress", "-g", "Made")
+        unknown = await stage.call("consumerProgress", "-g", "Nope")
+    for done in (known, unknown):
+        assert (done.code, "too many queues" in done.err, "consumer group" in done.err) == (1, True, False)
+
+
+async def test_a_broker_that_does_not_tell_its_groups_is_named():
+    async with admin_stage({"a": {RequestCode.GET_CONSUME_STATS: STATS_OF_CG}}) as stage:
+        done = await stage.call("consumerProgress", "-g", "Nope")
+        said = f"there is no consumer group 'Nope': no route of %RETRY%Nope; broker {stage.address('a')} did not tell: "
+    assert (done.code, done.err.startswith(f"mqadmin: {said}")) == (1, True)

@@ -83,6 +83,11 @@ def test_dead_letters_count_by_series_and_after_a_restart():
     assert found.endswith("and on (instance) (up offset 10m == 1))")
 
 
+@pytest.mark.parametrize("shortest", ["1h", "60m", "3600s"])
+def test_the_shortest_time_to_remember(shortest: str):
+    assert f"rocketbroker_namesrv_brokers[{shortest}:30m]" in mqadmin("alerts", "--remember", shortest).stdout
+
+
 def test_a_job_is_quoted():
     rules = yaml.safe_load(mqadmin("alerts", "--job", 'a"b\\w: # c').stdout)["groups"][0]["rules"]
     assert rules[0]["expr"] == r'up{job=~"a\"b\\w: # c"} == 0'
@@ -103,7 +108,12 @@ def test_the_manual_explains_each_metric(command: str):
         (["alerts", "--job", "a\nb"], "--job 'a\\nb' has a line end"),
         (["alerts", "--job", "a("], "--job 'a(' is no regular expression"),
         (["alerts", "--remember", "\u00b2d"], "--remember '\u00b2d' is no duration"),
-        (["alerts", "--remember", "0d"], "--remember 0d remembers nothing"),
+        (
+            ["alerts", "--remember", "0d"],
+            "--remember 0d is too short: the rules look back 1h at least; write 1h",
+        ),
+        (["alerts", "--remember", "59m"], "--remember 59m is too short"),
+        (["alerts", "--remember", "3599s"], "--remember 3599s is too short"),
         (["alerts", "--for", "m"], "is no duration"),
         (["alerts", "--diskRatio", "80"], "'--diskRatio': Input should be less than or equal to 1"),
         (["alerts", "--lagMessages", "0"], "'--lagMessages': Input should be greater than or equal to 1"),

@@ -5,8 +5,8 @@ import io
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,7 +63,8 @@ def stop_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(pauses) == rounds:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    # Not of the whole process: its other threads sleep, too.
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=sleep))
     return pauses
 
 

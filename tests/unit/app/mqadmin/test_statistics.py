@@ -1,4 +1,4 @@
-import time
+import re
 
 import pytest
 
@@ -141,18 +141,15 @@ async def test_an_unknown_topic_is_an_error():
 
 
 @pytest.mark.long
-async def test_ten_thousand_topics_are_shown_in_order_within_seconds():
+async def test_ten_thousand_topics_are_shown_in_order_by_one_request():
     names = tuple(f"T{number:05}" for number in range(10_000))
     server = broker("a")
     server[RequestCode.QUERY_TOPIC_CONSUME_BY_WHO] = lambda _fields, _body: response(body=GroupList([]).encode())
     async with admin_stage({"a": server}, [topics_of(names)], names) as stage:
-        start = time.monotonic()
         rows = (await stage.call("topicList")).rows
-        took = time.monotonic() - start
         by_cluster = (await stage.call("topicList", "-c")).rows[1:]
 
     assert [row[0] for row in rows] == list(names)
-    assert took < 10, "the list takes one request"
     assert [row[1] for row in by_cluster] == list(names)
     assert len(stage.names[0].of(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)) == 2
 
@@ -174,8 +171,8 @@ async def test_progress_is_shown_from_a_backlog_on_for_queues_with_messages():
 async def test_the_limit_for_the_answer_is_kept():
     silent: dict[int, Script] = {RequestCode.GET_BROKER_CONSUME_STATS: lambda _fields, _body: None}
     async with admin_stage({"a": silent}) as stage:
-        start = time.monotonic()
         done = await stage.call("brokerConsumeStats", "-b", stage.address("a"), "-t", "300")
-        took = time.monotonic() - start
     assert done.code == 1
-    assert 0.3 <= took < 4, done.err
+    within = re.search(r"within (\S+) s", done.err)
+    assert within is not None, done.err
+    assert float(within[1]) <= 0.3, "less what connecting took"

@@ -104,7 +104,7 @@ class Admin(AdminClient):
         return ConsumerConnection([Connection("id", "1.2.3.4:5", "JAVA", 513)])
 
     async def examine_topic_stats(
-        self, topic: str, _route: str | None = None, *, addresses: object = None
+        self, topic: str, _route: str | None = None, *, addresses: object = None, failures: object = None
     ) -> TopicStatsTable:
         self.asked.append(topic)
         return TopicStatsTable({MessageQueue(topic, "up", 0): TopicOffset(2, 12)}, 0.5)

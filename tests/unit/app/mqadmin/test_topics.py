@@ -5,6 +5,8 @@ import pytest
 import typer
 
 from rocketbroker.app.mqadmin.topics import topics_in_file
+from rocketbroker.codec.message.message_ext import MessageQueue
+from rocketbroker.codec.remoting.bodies.offset import TopicOffset, TopicStatsTable
 from rocketbroker.codec.remoting.bodies.topic_config import CreateTopicListRequestBody, TopicConfig
 from rocketbroker.codec.remoting.headers.namesrv import GetKVConfigResponseHeader
 from rocketbroker.codec.remoting.remoting_command import Command, response
@@ -117,6 +119,23 @@ async def test_name_servers_keep_a_topic_that_a_broker_still_has():
     assert second == (
         "mqadmin: the name servers keep topic T, which not all brokers have deleted; repeat it once all answer"
     )
+
+
+# -- topicStatus
+
+
+async def test_the_status_of_a_topic_has_the_rows_of_brokers_that_answer():
+    table = TopicStatsTable({MessageQueue("T", "a", 1): TopicOffset(0, 3, 2000)}, 1.5)
+    tells: dict[int, Script] = {RequestCode.GET_TOPIC_STATS_INFO: lambda _fields, _body: response(body=table.encode())}
+    async with admin_stage({"a": tells, "b": {}}) as stage:
+        done = await stage.call("topicStatus", "-t", "T")
+        data = await stage.failed_json("topicStatus", "-t", "T")
+        failed = stage.address("b")
+
+    assert (done.code, done.err.startswith(f"mqadmin: {failed}: ")) == (1, True)
+    assert [row[:3] for row in done.rows[1:3]] == [["a", "1", "0"], [failed, "-", "-"]]
+    assert [row["brokerName"] for row in data["queues"]] == ["a"]
+    assert (data["silentBrokers"], [each["addr"] for each in data["failedBrokers"]]) == ([], [failed])
 
 
 # -- updateTopicList

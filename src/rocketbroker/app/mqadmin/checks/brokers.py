@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import BrokerFacts, ClusterFacts
-from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, label
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.remedies import counted, mqadmin
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
@@ -52,7 +52,7 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
             remedy += f"; or keep messages for {less} h in place of {hours} h, which removes all older ones: {keep}; "
             remedy += f"then: {delete}"
         severity = Severity.ERROR if ratio >= rejects else Severity.WARNING
-        yield Finding("disk", severity, f"broker {label(broker)}", used, remedy)
+        yield Finding("disk", severity, f"broker {broker.label}", used, remedy)
 
 
 def _ratio(broker: BrokerFacts, setting: str, percent: int) -> float:
@@ -66,7 +66,7 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "replica",
                 Severity.ERROR,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"does not follow its master: {problem}",
                 f"correct what it names; then see: {mqadmin('haStatus', '-b', broker.address)}",
             )
@@ -79,7 +79,7 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     "replica",
                     Severity.ERROR,
-                    f"broker {label(broker)}",
+                    f"broker {broker.label}",
                     f"its slave {slave.addr} is {slave.diff:,} bytes behind (in sync below {gap:,}), at "
                     f"{slave.transferred_byte_in_second:,} bytes a second",
                     mqadmin("haStatus", "-b", broker.address, "--watch", 2),
@@ -90,7 +90,7 @@ def replicas(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "replica",
                 Severity.ERROR,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"of {counted(len(registered), 'registered slave')} ({names}), "
                 f"{len(status.ha_connection_info)} copy its log",
                 "check haMasterAddress of the slave and haListenPort of the master: "
@@ -109,7 +109,7 @@ def _missing_slaves(broker: BrokerFacts, status: HARuntimeInfo, registered: list
         yield Finding(
             "replica",
             Severity.WARNING,
-            f"broker {label(broker)}",
+            f"broker {broker.label}",
             f"{_copying(copying)} ({peers}), and the name servers know {len(registered)} of them: "
             "clients cannot read from the others",
             f"set namesrvAddr of the slaves to that of their master, and restart them; see: {see}",
@@ -124,7 +124,7 @@ def _missing_slaves(broker: BrokerFacts, status: HARuntimeInfo, registered: list
         yield Finding(
             "replica",
             Severity.ERROR,
-            f"broker {label(broker)}",
+            f"broker {broker.label}",
             f"waits for {counted(needed, 'slave')} with each message ({setting}={needed + 1}), and {_copying(copying)}",
             f"start its slaves; see: {see}",
         )
@@ -132,7 +132,7 @@ def _missing_slaves(broker: BrokerFacts, status: HARuntimeInfo, registered: list
         yield Finding(
             "replica",
             Severity.WARNING,
-            f"broker {label(broker)}",
+            f"broker {broker.label}",
             f"is a SYNC_MASTER, and {_copying(copying)}: each message is on this machine alone",
             f"start its slave; see: {see}",
         )
@@ -154,7 +154,7 @@ def stores(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     "store",
                     Severity.ERROR,
-                    f"broker {label(broker)}",
+                    f"broker {broker.label}",
                     f"its store takes no message: {reason}",
                     "correct what it names, and restart it; its log has the cause",
                 )
@@ -168,7 +168,7 @@ def clocks(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "clock",
                 Severity.WARNING,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"its clock is {abs(broker.skew_ms) / 1000:.0f} s {side} that of this machine: delays, retention and "
                 "resets by time are off by as much",
                 "synchronise the clocks: timedatectl set-ntp true (then: timedatectl timesync-status)",
@@ -188,7 +188,7 @@ def limits(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     "limit",
                     Severity.WARNING,
-                    f"broker {label(broker)}",
+                    f"broker {broker.label}",
                     f"{used:,.0f} {what} of at most {most:,.0f}",
                     remedy,
                 )

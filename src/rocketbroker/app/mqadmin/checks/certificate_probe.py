@@ -4,7 +4,6 @@ import asyncio
 import ssl
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import CertificateFacts, ClusterFacts
-from rocketbroker.app.mqadmin.checks.finding import label
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.common.clock import Clock, SystemClock
 from rocketbroker.common.config.fields import DAY_MS
@@ -25,7 +24,7 @@ async def look_at_certificates(admin: AdminClient, facts: ClusterFacts) -> None:
     tls = admin.config.tls
     trusted = ssl.create_default_context() if tls is True else tls or None
     servers = [
-        (f"broker {label(each)}", each.address, each.settings.get(_CERT_PATH, ""))
+        (f"broker {each.label}", each.address, each.settings.get(_CERT_PATH, ""))
         for each in facts.brokers
         if trusted is not None or (each.settings.get(_CERT_PATH) and each.settings.get(_MODE) != "disabled")
     ]

@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Final
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import CertificateFacts, ClusterFacts
-from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, label
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.named_clusters import CHOSEN
 from rocketbroker.app.mqadmin.remedies import counted
 
@@ -69,7 +69,7 @@ def plain_text(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             "plainText",
             Severity.WARNING,
-            f"broker {label(broker)}",
+            f"broker {broker.label}",
             f"serves TLS and plain text, and {counted(int(number), 'connection')} from other machines since its start "
             f"used plain text, the last from {last}",
             "let that client use TLS; once all do, set tls.server.mode=enforcing and restart the broker",

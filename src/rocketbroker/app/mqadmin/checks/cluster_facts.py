@@ -2,23 +2,27 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections import defaultdict
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 import typer
 
+from rocketbroker.app.mqadmin.group_names import doubtful_groups
+from rocketbroker.app.mqadmin.many import of_many
 from rocketbroker.app.mqadmin.named_clusters import EXPECTED_BROKERS
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.client.core.client_config import ClientConfig
 from rocketbroker.client.core.errors import TopicRouteError
 from rocketbroker.codec.message.message_ext import MessageQueue
-from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, validate_group
+from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX, groups_with_retry_topics
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from rocketbroker.codec.remoting.bodies.offset import HARuntimeInfo, OffsetWrapper
-from rocketbroker.codec.remoting.bodies.route import ClusterInfo, TopicRouteData
+from rocketbroker.codec.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.clock import SystemClock
@@ -27,6 +31,9 @@ from rocketbroker.common.errors import BrokerResponseError, RemotingConnectError
 T = TypeVar("T")
 # Requests that wait at a time: a cluster of 10,000 topics is asked without a burst.
 _AT_ONCE = 16
+# Requests to a broker for the progress of groups. One of thousands of queues takes half a second for each, and works at
+# all of them alike: more would end in the time limit together.
+_PROGRESS_AT_ONCE = 4
 
 
 class NameServerFacts(msgspec.Struct):
@@ -42,7 +49,7 @@ class BrokerFacts(msgspec.Struct):
     """One broker as registered, and its own statements.
 
     Attributes:
-        groups: consumer groups that users made, or their clients.
+        groups: consumer groups that users made, or their clients; None if it does not tell them.
         skew_ms: by how much its clock is ahead of this machine's, as far as its uptime tells; None if it does not.
         error: reason why it does not answer.
         accepts: it does not answer, though a connection was made.
@@ -58,8 +65,13 @@ class BrokerFacts(msgspec.Struct):
     topics: dict[str, TopicConfig] = {}
     skew_ms: int | None = None
     error: str = ""
-    groups: set[str] = msgspec.field(default_factory=set)
+    groups: set[str] | None = None
     accepts: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of a master, or name and id of a slave."""
+        return self.name if self.broker_id == MASTER_ID else f"{self.name} (slave {self.broker_id})"
 
 
 class GroupFacts(msgspec.Struct):
@@ -112,6 +124,16 @@ class ClusterFacts(msgspec.Struct):
     expected: tuple[str, ...] = ()
     certificates: list[CertificateFacts] = []
 
+    @property
+    def all_name_servers(self) -> str:
+        """Addresses of all name servers, as a value of namesrvAddr."""
+        return ";".join(each.address for each in self.name_servers)
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster for a command."""
+        return self.brokers[0].cluster if self.brokers else "DefaultCluster"
+
 
 async def collect(admin: AdminClient, group: str | None, topic: str | None) -> ClusterFacts:
     """Ask all servers, and the clients of all groups or of one.
@@ -126,8 +148,9 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
         typer.BadParameter: no broker knows the group.
     """
     await admin.examine_broker_cluster_info()
-    collector = _Collector(admin, ClusterFacts(expected=EXPECTED_BROKERS.get()), asyncio.Semaphore(_AT_ONCE))
-    facts = collector.facts
+    progress_limits = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, _PROGRESS_AT_ONCE))
+    facts = ClusterFacts(expected=EXPECTED_BROKERS.get())
+    collector = _Collector(admin, facts, asyncio.Semaphore(_AT_ONCE), progress_limits)
     name_servers = await admin.name_server_addresses()
     facts.name_servers = list(await asyncio.gather(*(_name_server(each, admin.config) for each in name_servers)))
     found = {
@@ -138,12 +161,14 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
     }
     brokers = [BrokerFacts(cluster, *key) for key, cluster in sorted(found.items())]
     topics = set().union(*(server.topics for server in facts.name_servers))
-    prefix = RETRY_GROUP_TOPIC_PREFIX
-    retries = [name.removeprefix(prefix) for name in topics if name.startswith(prefix)]
     facts.brokers = list(await asyncio.gather(*map(collector.broker, brokers)))
-    # Retry topics of POP have the names of group and topic.
-    known = {name for name in retries if validate_group(name).valid}.union(*(each.groups for each in facts.brokers))
-    if group is not None and group not in known and not any(each.error for each in facts.brokers):
+    told = [each.groups for each in facts.brokers if each.groups is not None]
+    is_silent = len(told) < len(facts.brokers)
+    known = set().union(*told)
+    retried = set(groups_with_retry_topics(topics)) - known
+    # Retry topics of POP look like those of groups; a broker that does not tell its groups may have such a group.
+    known |= retried if is_silent else retried - doubtful_groups(retried, topics)
+    if group is not None and group not in known and not is_silent:
         near = get_close_matches(group, sorted(known), 1)
         hint = f"; did you mean {near[0]}?" if near else "; mqadmin consumerProgress lists the groups"
         raise typer.BadParameter(f"no broker knows the consumer group {group!r}{hint}", param_hint="-g")
@@ -151,11 +176,8 @@ async def collect(admin: AdminClient, group: str | None, topic: str | None) -> C
     facts.groups = list(await asyncio.gather(*(collector.group(GroupFacts(name)) for name in chosen)))
     collector.note_dead_brokers()
     wanted = {name for each in facts.groups if each.clients for name in each.clients.subscription_table}
-    for each in sorted(wanted | ({topic} if topic else set())):
-        try:
-            facts.routes[each] = await admin.examine_topic_route_info(each)
-        except TopicRouteError:
-            facts.routes[each] = TopicRouteData()
+    names = sorted(wanted | ({topic} if topic else set()))
+    facts.routes = dict(zip(names, await of_many(names, collector.route), strict=True))
     return facts
 
 
@@ -177,6 +199,7 @@ class _Collector:
     admin: AdminClient
     facts: ClusterFacts
     limit: asyncio.Semaphore
+    progress_limits: Mapping[str, asyncio.Semaphore]
 
     async def ask(self, what: str, request: Awaitable[T]) -> T | None:
         """Return the answer to a request, or None, with a note that it is not known."""
@@ -201,8 +224,8 @@ class _Collector:
         facts.settings = await self.ask(f"{label}, settings", self.admin.get_broker_config(address)) or {}
         facts.replication = await self.ask(f"{label}, replication", self.admin.get_broker_ha_status(address))
         facts.topics = await self.ask(f"{label}, topics", self.admin.get_all_topic_config(address)) or {}
-        groups = await self.ask(f"{label}, groups", self.admin.get_user_subscription_group(address)) or {}
-        facts.groups = set(groups)
+        groups = await self.ask(f"{label}, groups", self.admin.get_user_subscription_group(address))
+        facts.groups = None if groups is None else set(groups)
         return facts
 
     def addresses(self, group: str) -> list[str]:
@@ -211,6 +234,13 @@ class _Collector:
         retry_topic = RETRY_GROUP_TOPIC_PREFIX + group
         having = {each.name for each in self.facts.brokers if retry_topic in each.topics}
         return [address for name, address in sorted(alive.items()) if not having or name in having]
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Return the route of a topic, an empty one if it has none."""
+        try:
+            return await self.admin.examine_topic_route_info(topic)
+        except TopicRouteError:
+            return TopicRouteData()
 
     def note_dead_brokers(self) -> None:
         """Note once for each broker that its part of the progress is not known."""
@@ -236,7 +266,9 @@ class _Collector:
                     facts.running[client.client_id] = info
             break
         for address in addresses:
-            stats = await self.ask(f"{label}, progress", self.admin.examine_consume_stats(group, addresses=[address]))
+            async with self.progress_limits[address]:
+                asked = self.admin.examine_consume_stats(group, addresses=[address])
+                stats = await self.ask(f"{label}, progress", asked)
             facts.progress |= {} if stats is None else stats.offset_table
         return facts
 

@@ -1,11 +1,8 @@
-"""Findings of ``mqadmin doctor``, and the words that its checks share."""
+"""Findings of ``mqadmin doctor``."""
 
 from enum import StrEnum
 
 import msgspec
-
-from rocketbroker.app.mqadmin.checks.cluster_facts import BrokerFacts, ClusterFacts
-from rocketbroker.codec.remoting.bodies.route import MASTER_ID
 
 
 class Severity(StrEnum):
@@ -31,18 +28,3 @@ class Finding(msgspec.Struct, rename="camel"):
     subject: str
     evidence: str
     remedy: str
-
-
-def label(broker: BrokerFacts) -> str:
-    """Return the name of a master, and name and id of a slave."""
-    return broker.name if broker.broker_id == MASTER_ID else f"{broker.name} (slave {broker.broker_id})"
-
-
-def all_name_servers(facts: ClusterFacts) -> str:
-    """Return the addresses of all name servers as a value of namesrvAddr."""
-    return ";".join(each.address for each in facts.name_servers)
-
-
-def cluster_of(facts: ClusterFacts) -> str:
-    """Return the name of the cluster for a command."""
-    return facts.brokers[0].cluster if facts.brokers else "DefaultCluster"

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts, GroupFacts
-from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, all_name_servers, cluster_of
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.remedies import counted, mqadmin
 from rocketbroker.codec.message.message_ext import MessageQueue
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.client import ConsumerConnection, ConsumeType, MessageModel
+from rocketbroker.codec.remoting.bodies.topic_config import LOGICAL_QUEUE_MOCK_BROKER_PREFIX
 
 _PASSIVE: Final = (ConsumeType.CONSUME_PASSIVELY,)
 
@@ -57,7 +58,7 @@ def unowned_queues(facts: ClusterFacts) -> Iterator[Finding]:
                 f"group {group.name}",
                 f"{_waiting_text(count)} in {counted(len(waiting), 'queue')}, and none of its clients is connected",
                 "start a consumer, or if nobody needs the group: "
-                + mqadmin("deleteSubGroup", "-g", group.name, "-c", cluster_of(facts)),
+                + mqadmin("deleteSubGroup", "-g", group.name, "-c", facts.cluster),
             )
             continue
         silent = [each for each in group.clients.connection_set if each.client_id not in group.running]
@@ -90,7 +91,10 @@ def _unowned(group: GroupFacts, waiting: dict[MessageQueue, int]) -> Iterator[Fi
     if not _shares_queues(clients) or len(group.running) < len(clients.connection_set):
         return  # pulled or popped queues have no owner, and a client that is silent may own them
     owned = Counter(queue for info in group.running.values() for queue in info.mq_table)
-    free = [queue for queue in waiting if queue.topic in clients.subscription_table and not owned[queue]]
+    # Clients own the logical queues of a static topic, and brokers report its physical ones.
+    static = {queue.topic for queue in owned if queue.broker_name.startswith(LOGICAL_QUEUE_MOCK_BROKER_PREFIX)}
+    topics = clients.subscription_table.keys() - static
+    free = [queue for queue in waiting if queue.topic in topics and not owned[queue]]
     if free:
         yield Finding(
             "unownedQueue",
@@ -119,7 +123,7 @@ def members_at_other_name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"group {group.name}",
                 f"its members use different name servers: {each}",
-                f"start all with namesrvAddr={all_name_servers(facts)}",
+                f"start all with namesrvAddr={facts.all_name_servers}",
             )
 
 

@@ -4,8 +4,9 @@ import ipaddress
 from collections.abc import Iterator
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts
-from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, all_name_servers, label
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID
+from rocketbroker.codec.remoting.bodies.topic_config import LOGICAL_QUEUE_MOCK_BROKER_PREFIX
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
@@ -27,10 +28,10 @@ def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
                 yield Finding(
                     "nameServer",
                     Severity.ERROR,
-                    f"broker {label(broker)}",
+                    f"broker {broker.label}",
                     f"is not registered at name server {server.address}, but at another one: clients of "
                     f"{server.address} cannot see it",
-                    f"set namesrvAddr={all_name_servers(facts)} in its configuration, and restart it",
+                    f"set namesrvAddr={facts.all_name_servers} in its configuration, and restart it",
                 )
 
 
@@ -45,6 +46,8 @@ def missing_brokers(facts: ClusterFacts) -> Iterator[Finding]:
     for group in facts.groups:
         for client, info in sorted(group.running.items()):
             for queue in sorted(info.mq_table):
+                if queue.broker_name.startswith(LOGICAL_QUEUE_MOCK_BROKER_PREFIX):
+                    continue
                 known_by.setdefault(queue.broker_name, f"client {client} of group {group.name} still has its queues")
     known_by |= dict.fromkeys(facts.expected, "the file of clusters names it")
     for name, source in sorted(known_by.items()):
@@ -74,7 +77,7 @@ def advertised_addresses(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "advertisedAddress",
                 Severity.ERROR,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"accepts connections at {broker.address}, but does not answer: {broker.error}",
                 "its process hangs or is overloaded: look at its log, and restart it",
             )
@@ -82,7 +85,7 @@ def advertised_addresses(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "advertisedAddress",
                 Severity.ERROR,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"advertises {broker.address}, which does not answer here: {broker.error}",
                 "start it; if it runs, set brokerIP1 to an address that clients reach and restart it; try: "
                 f"nc -vz {host} {port}",
@@ -91,7 +94,7 @@ def advertised_addresses(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 "advertisedAddress",
                 Severity.ERROR,
-                f"broker {label(broker)}",
+                f"broker {broker.label}",
                 f"advertises {broker.address}, which other machines cannot reach",
                 "set brokerIP1 in its configuration to the address of the machine, and restart it",
             )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from rocketbroker.app.mqadmin.checks.cluster_facts import ClusterFacts
-from rocketbroker.app.mqadmin.checks.finding import Finding, Severity, all_name_servers, cluster_of, label
+from rocketbroker.app.mqadmin.checks.finding import Finding, Severity
 from rocketbroker.app.mqadmin.remedies import mqadmin, register_topic
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.bodies.route import MASTER_ID, TopicRouteData
@@ -47,7 +47,7 @@ def _registered_partly(facts: ClusterFacts, topic: str) -> tuple[str, str] | Non
         return None
     return (
         f"only name server {', '.join(having)} has its route, and {', '.join(lacking)} does not",
-        f"set namesrvAddr={all_name_servers(facts)} at its brokers, and restart them",
+        f"set namesrvAddr={facts.all_name_servers} at its brokers, and restart them",
     )
 
 
@@ -75,7 +75,7 @@ def _why_no_route(facts: ClusterFacts, topic: str) -> tuple[str, str]:
     """Return evidence and remedy for a topic without a route."""
     having = [broker for broker in facts.brokers if topic in broker.topics]
     if having:
-        names = ", ".join(label(broker) for broker in having)
+        names = ", ".join(broker.label for broker in having)
         return (
             f"has no route, though broker {names} has the topic: its registration has not arrived",
             "wait 30 s, in which every broker registers again; then: "
@@ -97,5 +97,5 @@ def _why_no_route(facts: ClusterFacts, topic: str) -> tuple[str, str]:
     first = "the first send would create it" if creating else "and autoCreateTopicEnable is false on every broker"
     return (
         f"does not exist on any broker, {first}{hint}",
-        mqadmin("updateTopic", "-c", cluster_of(facts), "-t", topic),
+        mqadmin("updateTopic", "-c", facts.cluster, "-t", topic),
     )
