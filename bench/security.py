@@ -1,6 +1,7 @@
 """Cost of TLS and of access control: sends of the official Java client without either and with each, of both sides.
 
     bench/run security [--rounds 3] [--seconds 45] [--warm 20] [--only plain,tls,acl] [--json FILE] ...
+    bench/run security --only guarded,attack,paced --ours-only
 
 bench/README.md explains each figure.
 """
@@ -8,12 +9,14 @@ bench/README.md explains each figure.
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from bench.attack import attacked
 from bench.harness import (
     Folder,
     Heap,
@@ -29,7 +32,7 @@ from bench.harness import (
     temporary,
     turns,
 )
-from bench.load import SCENARIOS, Loads, warm_up
+from bench.load import SCENARIOS, Loads, Scenario, warm_up
 from bench.servers import JAVA, OURS, Side, accepted, running
 from bench.side_by_side import FIGURES, HEADS, sides
 from rocketbroker.codec.remoting.remoting_command import request
@@ -40,6 +43,10 @@ from tests.support.tls_files import TlsFiles
 
 LOAD: Final = "sync64"
 PLAIN, TLS, ACL = KINDS = ("plain", "tls", "acl")
+# Access control on ports that also talk TLS: alone, and beside a thousand connections a second that fail, where clients
+# send all they can, or at half of the rate that they have alone.
+GUARDED, ATTACK, PACED = ATTACKS = ("guarded", "attack", "paced")
+_PART_OF_RATE: Final = 0.5
 _AUTH = "org.apache.rocketmq.auth"
 _PROVIDERS = (
     f"authenticationProvider={_AUTH}.authentication.provider.DefaultAuthenticationProvider",
@@ -74,6 +81,8 @@ def kind_of(name: str, home: Path) -> Kind:
         of_client = ["tls.enable=true", "tls.client.authServer=true", f"tls.client.trustCertPath={files.ca}"]
         both = [*(f"{key}={value}" for key, value in files.of_server().items()), "tls.test.mode.enable=false"]
         return Kind(both=both, client=[f"-D{each}" for each in [*of_client, "tls.test.mode.enable=false"]])
+    if name in ATTACKS:
+        return replace(kind_of(ACL, home), both=kind_of(TLS, home).both)
     if name == ACL:
         known = {user: secrets.token_hex(8) for user in (_ADMIN, _USER)}
         settings = ["authenticationEnabled=true", "authorizationEnabled=true", *_PROVIDERS]
@@ -110,8 +119,8 @@ def with_system_properties(side: Side, properties: Sequence[str]) -> Side:
     return Side(side.name, *commands)
 
 
-def measure(number: int, name: str, side: Side, folder: Path | None, seconds: int, warm: int) -> Row:
-    """Measure the load after a warm-up."""
+def measure(number: int, name: str, side: Side, folder: Path | None, seconds: int, warm: int, rate: int = 0) -> Row:
+    """Measure the load after a warm-up; with a ``rate``, at that many messages a second, its figure ``due``."""
     with temporary(folder) as home:
         kind = kind_of(name, home)
         of_both: Sequence[str] = kind.both
@@ -123,7 +132,10 @@ def measure(number: int, name: str, side: Side, folder: Path | None, seconds: in
             loads = Loads(servers, options=kind.client)
             if warm:
                 loads.run("warm_sync", warm_up([])["warm_sync"], warm)
-            return Row(number, side.name, f"{LOAD}_{name}", *loads.run(LOAD, SCENARIOS[LOAD], seconds))
+            load = Scenario(f"{SCENARIOS[LOAD].arguments} {rate}") if rate else SCENARIOS[LOAD]
+            with attacked(servers.broker.address) if name in {ATTACK, PACED} else nullcontext():
+                figures, trouble = loads.run(LOAD, load, seconds)
+    return Row(number, side.name, f"{LOAD}_{name}", figures | ({"due": rate} if rate else {}), trouble)
 
 
 def security(  # noqa: PLR0913, PLR0917 - one argument for each option
@@ -131,6 +143,9 @@ def security(  # noqa: PLR0913, PLR0917 - one argument for each option
     seconds: Seconds = 45,
     warm: Warm = 20,
     only: Annotated[str, typer.Option(metavar="A,B", help="Kinds of connections.")] = ",".join(KINDS),
+    rate: Annotated[
+        int | None, typer.Option(min=1, help=f"Messages a second of {PACED}; by default half of {GUARDED}'s.")
+    ] = None,
     java_only: JavaOnly = False,
     ours_only: OursOnly = False,
     heap: Heap = "2g",
@@ -138,11 +153,20 @@ def security(  # noqa: PLR0913, PLR0917 - one argument for each option
     json_file: JsonFile = None,
 ) -> None:
     """Measure sends without TLS and access control and with each, of Apache RocketMQ 5.5.0 and ours in turn."""
-    names = chosen(only, KINDS, "kind")
+    names = chosen(only, [*KINDS, *ATTACKS], "kind")
+    if PACED in names and rate is None and GUARDED not in names[: names.index(PACED)]:
+        raise typer.BadParameter(f"{PACED} needs the rate without an attack: name {GUARDED} before it, or give --rate")
     both = sides(java_only=java_only, ours_only=ours_only, heap=heap)
     report = Report(rounds, seconds=seconds, warm=warm, kinds=",".join(names))
     for number, (name, side) in turns(rounds, [(name, side) for name in names for side in both]):
-        report.add(measure(number, name, side, folder, seconds, warm))
+        alone = report.median(side.name, f"{LOAD}_{GUARDED}", "rate")
+        due = rate or round((alone or 0) * _PART_OF_RATE)
+        if name != PACED:
+            report.add(measure(number, name, side, folder, seconds, warm))
+        elif due:
+            report.add(measure(number, name, side, folder, seconds, warm, due))
+        else:
+            report.add(Row(number, side.name, f"{LOAD}_{name}", {}, f"{GUARDED} had no rate"))
     print("\n" + report.comparison(JAVA, OURS, FIGURES, HEADS))
     for line in costs(report, names):
         print(line)
@@ -157,3 +181,10 @@ def costs(report: Report, names: Sequence[str]) -> Iterator[str]:
             cpu = report.median(side, f"{LOAD}_{name}", "cpu")
             if name != PLAIN and plain is not None and cpu is not None:
                 yield f"{name} adds to the CPU time of a message of {side}: {cpu - plain:.2f} µs"
+        quiet, under, paced = (report.median(side, f"{LOAD}_{name}", "rate") for name in ATTACKS)
+        if quiet and under is not None:
+            yield f"under attack a client of {side} keeps {under / quiet:.0%} of its rate: {under:,.0f} of {quiet:,.0f}"
+        due, p99 = (report.median(side, f"{LOAD}_{PACED}", figure) for figure in ("due", "p99"))
+        if paced is not None and due and p99 is not None:
+            part = f"{paced / due:.1%} of them, p99 {p99:.2f} ms"
+            yield f"under attack a client of {side} that is to send {due:,.0f} messages a second sends {part}"

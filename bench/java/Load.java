@@ -4,7 +4,7 @@ import java.util.Locale;
  * Load on one broker through the official client. Prints one line of JSON: what was done, what failed, and how fast.
  *
  * <pre>
- * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N|numbered:N
+ * Load send    NAMESRV TOPIC THREADS BODY_BYTES SECONDS sync|async|batch:N|numbered:N [RATE]
  * Load drain   NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS [SQL92 EVERY]
  * Load deliver NAMESRV TOPIC RATE SECONDS [POPPERS]
  * Load pop     NAMESRV TOPIC GROUP MESSAGES LIMIT_SECONDS THREADS BATCH
@@ -31,7 +31,9 @@ public final class Load {
         String topic = args[2];
         switch (args[0].toLowerCase(Locale.ROOT)) {
             case "send":
-                return new SendLoad(namesrv, topic, number(args, 3), number(args, 4), number(args, 5), args[6]).run();
+                int rate = args.length > 7 ? number(args, 7) : 0;
+                return new SendLoad(namesrv, topic, number(args, 3), number(args, 4), number(args, 5), args[6], rate)
+                        .run();
             case "drain":
                 String sql = args.length > 6 ? args[6] : "";
                 int every = sql.isEmpty() ? 1 : number(args, 7);

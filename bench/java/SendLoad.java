@@ -3,7 +3,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.LongStream;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 
-/** Threads that send as fast as they are answered. The first third of the time, 15 s at the most, is warm-up. */
+/**
+ * Threads that send as fast as they are answered, or together at a rate of calls a second. The first third of the time,
+ * 15 s at the most, is warm-up.
+ */
 final class SendLoad {
     private static final int LONGEST_WARM_UP_SECONDS = 15;
 
@@ -13,14 +16,16 @@ final class SendLoad {
     private final int bodyBytes;
     private final int seconds;
     private final String mode;
+    private final int rate;
 
-    SendLoad(String namesrv, String topic, int threads, int bodyBytes, int seconds, String mode) {
+    SendLoad(String namesrv, String topic, int threads, int bodyBytes, int seconds, String mode, int rate) {
         this.namesrv = namesrv;
         this.topic = topic;
         this.threads = threads;
         this.bodyBytes = bodyBytes;
         this.seconds = seconds;
         this.mode = mode;
+        this.rate = rate;
     }
 
     Outcome run() throws Exception {
@@ -32,9 +37,11 @@ final class SendLoad {
         long begun = System.nanoTime();
         long measureFrom = begun + TimeUnit.SECONDS.toNanos(warmUp);
         long end = begun + TimeUnit.SECONDS.toNanos(seconds);
+        // Between two calls of a thread; each begins at another time.
+        long gap = rate > 0 ? TimeUnit.SECONDS.toNanos(threads) / rate : 0;
         Sender[] senders = new Sender[threads];
         for (int i = 0; i < threads; i++) {
-            senders[i] = new Sender(i, sending, counts, measureFrom, end);
+            senders[i] = new Sender(i, sending, counts, measureFrom, end, begun + gap * i / threads, gap);
         }
         for (Sender sender : senders) {
             sender.start();

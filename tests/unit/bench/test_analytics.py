@@ -64,6 +64,7 @@ def test_a_case_goes_through_all_messages(store: Path, name: str):
     assert CASES[name](store)() == COUNT
 
 
+@pytest.mark.long
 def test_polls_have_no_messages(store: Path):
     assert CASES["poll"](store)() == 0
     files = list(Path(f"{store}-sparse", "commitlog").iterdir())
@@ -84,6 +85,7 @@ def test_a_case_runs_as_a_process(store: Path):
     assert set(json.loads(done.stdout)) == {"name", "messages", "wall", "cpu", "peak"}
 
 
+@pytest.mark.long
 def test_a_command_on_a_store_is_timed_to_its_end_or_shows_its_output(store: Path, tmp_path: Path):
     measured = run_command(Store(store, 0, COUNT, 1), 1, "check")
     assert (measured.name, measured.messages) == ("check", COUNT)
@@ -101,6 +103,7 @@ async def test_our_client_pulls_each_message_into_parquet():
         assert await asyncio.to_thread(pull_to_parquet, mq.namesrv_addr, "Pulled") == 40
 
 
+@pytest.mark.long
 def test_a_store_that_is_kept_is_used_again(tmp_path: Path):
     first = made(tmp_path, 0, 2_000)
     assert (first.messages, first.gib) == (2_000, 0)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Bench:
         self.home = home
         self.started: list[tuple[Side, Sequence[str], Sequence[str]]] = []
         self.commands: list[Sequence[str]] = []
+        self.rates: list[list[str]] = []
         self.users: list[str] = []
 
     @contextmanager
@@ -38,9 +39,10 @@ class Bench:
         self.started.append((side, properties, of_both))
         yield Running("127.0.0.1:9", Server("127.0.0.1:8", 1, 0.5, 0.0, Path()), self.home)
 
-    def run_load(self, _arguments: list[str], _home: Path, limit: float, command: Sequence[str] = ()) -> Outcome:
+    def run_load(self, arguments: list[str], _home: Path, limit: float, command: Sequence[str] = ()) -> Outcome:
         assert limit > 0
         self.commands.append(command)
+        self.rates.append(arguments[7:])
         return Outcome(rate=100.0, p50=1.0, p99=2.0, done=50)
 
 
@@ -69,6 +71,51 @@ def test_each_kind_is_measured_on_both_sides(bench: Bench):
     for name in security.KINDS:
         assert f"| sync64_{name} | rate | 100.00 | 100.00 | 1.00 |" in done.output
     assert bench.users == ["127.0.0.1:8"] * 2
+
+
+def test_the_same_servers_are_measured_with_and_without_an_attack(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    attacked: list[str] = []
+
+    def note(address: str) -> nullcontext[None]:
+        attacked.append(address)
+        return nullcontext()
+
+    monkeypatch.setattr(security, "attacked", note)
+    done = run("--only", "guarded,attack", "--ours-only")
+
+    assert (done.exit_code, attacked) == (0, ["127.0.0.1:8"])
+    (_, quiet, quiet_both), (_, under, under_both) = bench.started
+    names = [[line.partition("=")[0] for line in each] for each in (quiet, under, quiet_both, under_both)]
+    assert (names[0], names[2]) == (names[1], names[3])
+    assert "authorizationEnabled" in names[0]
+    assert "tls.server.certPath" in names[2]
+    assert "under attack a client of ours keeps 100% of its rate: 100 of 100" in done.output
+
+
+@pytest.mark.parametrize(("more", "due"), [((), 50), (("--rate", "200"), 200)])
+def test_a_paced_client_sends_at_half_of_the_rate_without_an_attack_or_at_a_given_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, more: Sequence[str], due: int
+):
+    attacked: list[str] = []
+
+    def note(address: str) -> nullcontext[None]:
+        attacked.append(address)
+        return nullcontext()
+
+    monkeypatch.setattr(security, "attacked", note)
+    done = run("--only", "guarded,paced", "--ours-only", *more)
+
+    assert (done.exit_code, bench.rates, len(attacked)) == (0, [[], [str(due)]], 1)
+    part = f"{100 / due:.1%} of them, p99 2.00 ms"
+    assert f"a client of ours that is to send {due} messages a second sends {part}" in done.output
+
+
+def test_a_paced_client_without_a_rate_is_refused(bench: Bench):
+    done = run("--only", "paced,guarded", "--ours-only")
+
+    assert done.exit_code == 2
+    assert "give --rate" in " ".join(done.output.split())
+    assert not bench.started
 
 
 def test_both_sides_have_the_same_certificate_settings(bench: Bench):

@@ -14,6 +14,7 @@ from tests.support.java_process import cluster_info
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
 
+@pytest.mark.long
 def test_ours_run_with_the_properties_given_and_leave_nothing(tmp_path: Path):
     with running(OUR_SIDE, tmp_path, ["flushDiskType=SYNC_FLUSH"]) as servers:
         assert '"broker-a"' in cluster_info(servers.namesrv)

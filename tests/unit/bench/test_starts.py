@@ -18,6 +18,7 @@ async def test_a_round_has_three_times():
     assert all(value > 0 for value in (await starts.embedded()).values())
 
 
+@pytest.mark.long
 def test_each_start_after_a_kill_is_told_and_nothing_is_left(tmp_path: Path):
     done = CliRunner().invoke(application("recovery"), ["--mib", "1", "--rounds", "1", "--dir", str(tmp_path)])
 
@@ -27,6 +28,7 @@ def test_each_start_after_a_kill_is_told_and_nothing_is_left(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_log_that_ends_too_early_is_an_error(tmp_path: Path):
     made = fill(tmp_path / "store", 100, Messages(body_of(4096)))
 
