@@ -2,11 +2,11 @@
 # it, docs/operations/deploy.md how to run mqbroker, mqnamesrv and mqproxy by the same image.
 FROM python:3.13-slim AS build
 WORKDIR /build
-COPY requirements/metrics.txt requirements/grpc.txt requirements/build.txt requirements/
+COPY requirements/metrics.txt requirements/grpc.txt requirements/image.txt requirements/
 RUN python -m venv /opt/rocketbroker \
     && /opt/rocketbroker/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/metrics.txt \
     && /opt/rocketbroker/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/grpc.txt \
-    && pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt
+    && pip install --no-cache-dir --no-deps --require-hashes -r requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \
