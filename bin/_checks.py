@@ -12,6 +12,7 @@ A failed check shows its output. The summary lists all skips with their reasons,
 status 0 means that nothing failed. Paths and options are passed on to pytest.
 """
 
+import compileall
 import os
 import subprocess
 import sys
@@ -84,6 +85,9 @@ def has_room(folder: Path) -> bool:
 
 def run_tests(arguments: list[str], report: Path) -> int:
     """Run pytest on several workers and return its status; `tests/conftest.py` says which tests stay on one."""
+    # Otherwise each worker would compile all of it in a fresh clone.
+    for folder in ("src", "tests/support", "bench"):
+        compileall.compile_dir(folder, quiet=2, workers=2)
     # A worker waits a third of its time, for servers, clients and the disk, so that three keep two cores busy.
     workers = "3"
     command = [PYTHON, "-m", "pytest", "-q", "-n", workers, "--dist", "loadgroup", f"--junit-xml={report}"]

@@ -20,10 +20,12 @@ from tests.support.other_machine import OtherMachine
 from tests.support.shared_session import SharedSession
 
 ROOT = Path(__file__).resolve().parents[1]
-JVM_WEIGHT = 100  # a test that starts a JVM takes as long as so many others
+# A test that starts a Spark session of its own, a JVM, or servers of ours takes as long as so many others.
+SESSION_WEIGHT, JVM_WEIGHT, SERVER_WEIGHT = 2000, 100, 10
+SERVER_TESTS = {ROOT / "tests" / name for name in ("integration", "interop")}
 FAILED = pytest.StashKey[bool]()
 # Examples of a property that sets no number itself. Without --soak they are the same each time: many add little.
-QUICK_EXAMPLES, EXAMPLES, SOAK_EXAMPLES = 25, 50, 200
+QUICK_EXAMPLES, EXAMPLES, SOAK_EXAMPLES = 10, 30, 200
 FETCH_LIMIT = 400  # seconds a test may take that may be the first to fetch the jars by Maven
 
 # Programs that tests start find the package as the tests do.
@@ -63,6 +65,35 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ours")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with other files: what one has compiled, the others need not compile in a fresh clone.
+
+    The first goes through each folder forward, the second backward, and others from the middle.
+    ``pytest_collection_modifyitems`` puts their tests in one order again.
+    """
+    report = yield
+    worker, children = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), report.result
+    if worker != "gw0" and isinstance(collector, pytest.Directory):
+        middle = len(children) // 2
+        report.result = children[::-1] if worker == "gw1" else children[middle:] + children[:middle]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected, a third of that time, nor ever among what stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
@@ -85,18 +116,27 @@ def _starts_a_jvm(item: pytest.Item) -> bool:
 
 
 def _group(item: pytest.Item) -> str:
-    """Tests of one group stay on one worker: those of a file share servers, others a Spark session."""
-    return "spark" if {"spark", "shared_session"} <= set(getattr(item, "fixturenames", ())) else item.path.stem
+    """Tests of one group stay on one worker: those of a file share servers, others a Spark session or syntax trees."""
+    if {"spark", "shared_session"} <= set(getattr(item, "fixturenames", ())):
+        return "spark"
+    return "architecture" if item.path.parent.name == "architecture" else item.path.stem
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Sort the groups, and leave the order within: a long one that is begun last would hold up the end by itself."""
+    """Sort the groups, and files within: a long group that is begun last would hold up the end by itself."""
     weights: Counter[str] = Counter()
     for item in items:
         if not item.get_closest_marker("skip"):
-            weights[_group(item)] += JVM_WEIGHT if _starts_a_jvm(item) else 1
-    turns = {name: turn for turn, (name, _) in enumerate(weights.most_common())}
-    items.sort(key=lambda item: turns.get(_group(item), len(turns)))
+            weights[_group(item)] += _weight(item)
+    items.sort(key=lambda item: (-weights[group := _group(item)], group, item.path))
+
+
+def _weight(item: pytest.Item) -> int:
+    if item.get_closest_marker("spark") and not {"spark", "shared_session"} & set(getattr(item, "fixturenames", ())):
+        return SESSION_WEIGHT
+    if _starts_a_jvm(item) or item.get_closest_marker("long"):
+        return JVM_WEIGHT
+    return SERVER_WEIGHT if item.path.parent in SERVER_TESTS else 1
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -157,7 +197,7 @@ def other_machine() -> Iterator[OtherMachine]:
         yield other
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clients_machine(request: pytest.FixtureRequest) -> OtherMachine | None:
     """Machine of the official clients, from which servers have to be reached; None for the servers' own."""
     if not request.config.getoption("--from-other-address"):

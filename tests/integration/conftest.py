@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketbroker.auth import failed_attempts
 from tests.support import golden_store
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.shared_session import SharedSession
@@ -24,6 +25,14 @@ def spark(shared_session: SharedSession) -> "SparkSession":
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of Apache RocketMQ."""
     return golden_store.unpack("clean", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def prompt_refusals() -> Iterator[None]:
+    """Let answers to wrong credentials wait for 10 ms at most in servers of this process, not for seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failed_attempts, "MAX_DELAY_S", 0.01)
+        yield
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ class KilledStream:
 
     def wait_for_batch(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the program has written one more micro-batch."""
-        self._wait_for_more(process, lambda: written_batches(self.out))
+        self._wait_for_more(process, lambda: written_batches(self.out), 0.05)
 
     def finish(self, spark: SparkSession) -> None:
         """Write what is missing, by a query that ends."""
@@ -108,7 +108,7 @@ class KilledStream:
         if count is None:
             self.load.wait_for(self.random.randrange(1, 150))
         else:
-            self._wait_for_more(process, count)
+            self._wait_for_more(process, count, 0.001)
 
     def _steps(self) -> dict[str, Callable[[], int]]:
         """Return counts of what a micro-batch leaves: its rows in the table, its plan, its end."""
@@ -118,11 +118,9 @@ class KilledStream:
             "commits": lambda: _entries(self.checkpoint / "commits"),
         }
 
-    def _wait_for_more(self, process: subprocess.Popen[bytes], count: Callable[[], int]) -> None:
+    def _wait_for_more(self, process: subprocess.Popen[bytes], count: Callable[[], int], interval_s: float) -> None:
         known = count()
-        wait_until(
-            lambda: count() > known or process.poll() is not None, "no further micro-batch", LIMIT_S, interval_s=0.001
-        )
+        wait_until(lambda: count() > known or process.poll() is not None, "no further micro-batch", LIMIT_S, interval_s)
         assert process.poll() is None, "the program ended"
 
 

@@ -16,6 +16,7 @@ from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from tests.support.java_process import JavaServer, wait_registered
 from tests.support.ports import LOOPBACK, free_ports
+from tests.support.warm_python import is_warm, warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 # INTERNAL_SERVER_ERROR is the name of a status.
@@ -134,14 +135,17 @@ class OurServers:
     def _open(self, name: str, port: int, command: list[str], stdin: int | None = None) -> OurServer:
         log = self.home / f"{name}-{len(self.started)}.out"
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=self.home,
-                env=self.environment(),
-            )
+            if is_warm(command):
+                process: subprocess.Popen[bytes] = warm_python().start(command, self.home, self.environment(), out)
+            else:
+                process = subprocess.Popen(
+                    command,
+                    stdin=stdin,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.home,
+                    env=self.environment(),
+                )
         server = OurServer(f"mq{name}", process, log, port=port, host=self.host)
         self.started.append(server)
         return server

@@ -1,5 +1,7 @@
 """The official SDKs of the gRPC protocol, each fetched once at a pinned version; tests/interop/sdk has their drivers.
 
+The Go client of the remoting protocol is here, too: from a commit, as no release has TLS for consumers.
+
 Java comes by Maven, as all of Java does. The packages of Python, Node and Go are pinned with hashes and without
 addresses, in a file of requirements, a package-lock and a go.sum that `bin/_lock` writes. Cargo's lock names its
 registry, so that for Rust only the versions in Cargo.toml are pinned. Each SDK is installed into a folder of its own in
@@ -95,14 +97,27 @@ def node_sdk() -> Path:
 
 def go_sdk() -> Path:
     """Return a folder with our driver, compiled with the Go SDK."""
-    sources = SOURCES / "go"
+    return _compiled_go("go")
+
+
+def go_remoting_command() -> list[str]:
+    """Return the command of our driver of the official Go client of the remoting protocol.
+
+    Raises:
+        SdkError: It cannot be compiled.
+    """
+    return [str(_compiled_go("go_remoting") / "sdk")]
+
+
+def _compiled_go(name: str) -> Path:
+    sources = SOURCES / name
     version = subprocess.run(["go", "version"], capture_output=True, check=True, timeout=INSTALL_LIMIT).stdout
 
     def compile_it(folder: Path) -> None:
         _call(["go", "build", "-C", str(sources), "-mod=readonly", "-buildvcs=false", "-o", str(folder / "sdk"), "."])
 
     digest = digest_of(version, *(file.read_bytes() for file in sorted(sources.iterdir())))
-    return made_once(cache_dir() / f"sdk-go-{digest}", compile_it)
+    return made_once(cache_dir() / f"sdk-{name}-{digest}", compile_it)
 
 
 def rust_sdk() -> Path:
