@@ -2,7 +2,12 @@
 
 import ssl
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from rocketbroker.common.certificates import CertificateAuthority, ServerCertificate
 from rocketbroker.common.clock import SystemClock
@@ -31,6 +36,24 @@ class TlsFiles:
         key = self.folder / f"{name}.key"
         key.touch(0o600)
         key.write_bytes(made.key)
+
+    def revocation_list(self, *names: str, valid: timedelta = timedelta(days=1)) -> bytes:
+        """Return the authority's list of revoked certificates, with those of files in PEM.
+
+        Args:
+            names: names of the files.
+            valid: time until the list expires; negative for one that has expired.
+        """
+        authority, now = self.authority, datetime.now(UTC)
+        made = x509.CertificateRevocationListBuilder(
+            x509.load_pem_x509_certificate(authority.chain).subject,
+            now - max(timedelta(hours=1), -2 * valid),
+            now + valid,
+        )
+        for name in names:
+            number = x509.load_pem_x509_certificate((self.folder / f"{name}.pem").read_bytes()).serial_number
+            made = made.add_revoked_certificate(x509.RevokedCertificateBuilder(number, now).build())
+        return made.sign(authority._key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
     def of_server(self, **more: str) -> dict[str, str]:
         """Return the settings of a port; names of ``more`` have an underscore for a dot and lack ``tls.server.``."""
