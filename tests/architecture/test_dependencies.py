@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 INSTALL = (ROOT / "docs" / "start" / "install.md").read_text()
 
@@ -98,6 +99,10 @@ def test_the_pins_of_a_level_have_what_its_extras_need(level: str, extras: list[
     needed = {plain(each) for extra in extras for each in EXTRAS[extra]}
 
     assert needed <= pinned(level), "run bin/_lock"
+
+
+def test_the_pins_of_the_image_have_what_the_package_is_built_with():
+    assert {plain(each) for each in PYPROJECT["build-system"]["requires"]} <= pinned("image"), "run bin/_lock"
 
 
 def rows(heading: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from docs._ext.manual import PAGES as GENERATED
 from docs._ext.proofs import FEATURES, PROMISES, proofs
 from rocketbroker.app.mqadmin.cli import SUB_COMMANDS
+from tests.support.sources import syntax_tree
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
@@ -56,7 +57,7 @@ def test_each_file_of_the_checkout_named_on_a_page_exists(page: Path):
 def test_each_test_named_on_a_page_exists(page: Path):
     named = re.findall(r"(tests/[\w/]+\.py)((?:::\w+)+)", page.read_text())
 
-    missing = [path + names for path, names in named if not is_defined((ROOT / path).read_text(), names)]
+    missing = [path + names for path, names in named if not is_defined(syntax_tree(ROOT / path), names)]
     assert missing == []
 
 
@@ -66,9 +67,9 @@ def test_no_page_shows_a_local_folder_of_its_author(page: Path):
     assert [path for path in re.findall(r"/tmp/[\w./-]+", page.read_text()) if not path.startswith("/tmp/mqdev-")] == []
 
 
-def is_defined(source: str, names: str) -> bool:
+def is_defined(tree: ast.Module, names: str) -> bool:
     """Return true if a source file has a test, as ``::TestClass::test_name`` or ``::test_name``."""
-    body = ast.parse(source).body
+    body = tree.body
     for name in names.removeprefix("::").split("::"):
         found = [one for one in body if isinstance(one, DEFINITIONS) and one.name == name]
         if not found:

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.sources import syntax_tree
+
 SOURCE = Path(__file__).parents[2] / "src" / "rocketbroker"
 ROOMS = ["app", "broker", "common", "namesrv", "processor", "store", "transport"]
 
@@ -34,7 +36,7 @@ def test_no_endless_loop_is_a_plain_task():
         for room in ROOMS
         for path in sorted((SOURCE / room).rglob("*.py"))
         if path != SOURCE / "common" / "lifecycle.py"
-        for tree in [ast.parse(path.read_text())]
+        for tree in [syntax_tree(path)]
         for name in set(started(tree)) & endless(tree)
     ]
     assert found == []

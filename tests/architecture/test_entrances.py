@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.client.core import errors as client_errors
 from rocketbroker.common import errors
+from tests.support.sources import syntax_tree
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "src"
@@ -19,7 +20,7 @@ def test_every_error_is_in_the_tree():
     bases = {
         node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
         for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.ClassDef)
     }
     known = {"RocketBrokerError"}
@@ -42,6 +43,6 @@ def test_each_error_of_another_module_is_where_the_tree_says():
 @pytest.mark.parametrize("target", SCRIPTS.values(), ids=SCRIPTS)
 def test_every_command_also_runs_as_a_module(target: str):
     module = SOURCES / (target.partition(":")[0].replace(".", "/") + ".py")
-    last = ast.parse(module.read_text()).body[-1]
+    last = syntax_tree(module).body[-1]
 
     assert ast.unparse(last) == "if __name__ == '__main__':\n    main()"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import syntax_tree
+
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src" / "rocketbroker"
 OWNER = "store/logfile/mapped_file.py"
 # Makers of writable shared memory, and of those notified of what is stored into it.
@@ -14,9 +16,9 @@ MAKERS = {"map_shared": "common/file_system.py", "watcher": OWNER}
 VIEWS = {"buffer", "_writable"}
 
 
-def stores(source: str) -> Iterator[str]:
+def stores(tree: ast.Module) -> Iterator[str]:
     """Give the lines that make a mapping or a writable view of one, or store into a view."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=ast.Attribute(attr=attr), ctx=ast.Store() | ast.Del()) if attr in VIEWS:
                 yield f"line {node.lineno}: stores into .{attr}"
@@ -34,7 +36,7 @@ def test_only_the_mapped_file_stores_into_its_mapping():
         for file in SOURCES.rglob("*.py")
         for path in [str(file.relative_to(SOURCES))]
         if path != OWNER
-        for store in stores(file.read_text())
+        for store in stores(syntax_tree(file))
         if MAKERS.get(store) != path
     }
 
@@ -53,4 +55,4 @@ def test_only_the_mapped_file_stores_into_its_mapping():
     ],
 )
 def test_a_store_past_the_owner_is_found(source: str):
-    assert list(stores(source))
+    assert list(stores(ast.parse(source)))

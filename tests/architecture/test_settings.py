@@ -9,6 +9,7 @@ import pytest
 
 from rocketbroker.common.config import BrokerConfig, MessageStoreConfig, NamesrvConfig, TransportConfig
 from rocketbroker.common.config.fields import ConfigModel, trait_of
+from tests.support.sources import syntax_tree
 
 SOURCES = Path(__file__).resolve().parent.parent.parent / "src" / "rocketbroker"
 CONFIG = SOURCES / "common" / "config"
@@ -26,8 +27,9 @@ def reads(tree: ast.AST, function: str = "") -> Iterator[Read]:
     """Attributes read from settings, each with the function that it stands in."""
     for node in ast.iter_child_nodes(tree):
         inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] in HOLDERS:
-            yield Read(node.attr, inner)
+        match node:
+            case ast.Attribute(value=ast.Name(id=holder) | ast.Attribute(attr=holder)) if holder in HOLDERS:
+                yield Read(node.attr, inner)
         yield from reads(node, inner)
 
 
@@ -36,7 +38,7 @@ def derived() -> dict[str, set[str]]:
     return {
         node.name: {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
         for path in CONFIG.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "property" for each in node.decorator_list)
     }
 
@@ -47,7 +49,7 @@ def readers() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCES.rglob("*.py"):
         if CONFIG not in path.parents or path.name == "current_settings.py":
-            for read in reads(ast.parse(path.read_text())):
+            for read in reads(syntax_tree(path)):
                 found.setdefault(read.attribute, set()).add(f"{path.name}:{read.function}")
     # `persist_path` is asked of all settings of a process at once.
     for name, fields in derived().items():

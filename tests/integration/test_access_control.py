@@ -122,7 +122,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(prompt_refusals: None) -> Iterator[Cluster]:
     with RocketMQServer(PROPERTIES) as mq:
         made = Cluster(mq)
         yield made
@@ -380,7 +380,8 @@ def test_users_and_policies_outlive_a_restart(tmp_path):
     assert all(JOE[1].encode() not in path.read_bytes() for path in tmp_path.rglob("*.json"))
 
 
-async def test_a_slave_takes_over_users_and_policies_and_checks_by_them(tmp_path: Path):
+@pytest.mark.long
+async def test_a_slave_takes_over_users_and_policies_and_checks_by_them_also_as_a_master(tmp_path: Path):
     with RocketMQServer(PROPERTIES) as mq:
         cluster = await asyncio.to_thread(Cluster, mq)
         await asyncio.to_thread(cluster.allow, (f"Topic:{TOPIC}", "Get"))
@@ -404,3 +405,22 @@ async def test_a_slave_takes_over_users_and_policies_and_checks_by_them(tmp_path
         finally:
             await broker.stop()
             cluster.close()
+        await asyncio.to_thread(mq.stop_broker)
+        await promoted(tmp_path, mq.namesrv_addr)
+
+
+async def promoted(store: Path, namesrv: str) -> None:
+    """Run the store of a slave as a master: its users are served as before, and rights change there."""
+    broker = DevBroker(broker_settings(0, store, namesrv, properties=small_files(PROPERTIES)))
+    await broker.start()
+    joe, root = SignedClient(broker.address, JOE), SignedClient(broker.address, ROOT)
+    try:
+        Cluster.ok(await asyncio.to_thread(joe.ask, Code.GET_MAX_OFFSET, QUEUE))
+        assert (await asyncio.to_thread(joe.ask, Code.GET_BROKER_CONFIG)).code == ResponseCode.NO_PERMISSION
+        Cluster.ok(await asyncio.to_thread(root.ask, Code.AUTH_DELETE_ACL, {"subject": "User:joe"}))
+        refused = await asyncio.to_thread(joe.ask, Code.GET_MAX_OFFSET, QUEUE)
+        assert refused.code == ResponseCode.NO_PERMISSION
+    finally:
+        joe.close()
+        root.close()
+        await broker.stop()

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from rocketbroker.auth.audit_log import AUDIT_LOGGER
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.testing import RocketMQServer
@@ -43,7 +45,7 @@ def signed(user: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Cluster, grpc.Channel]]:
+def served(prompt_refusals: None) -> Iterator[tuple[Cluster, grpc.Channel]]:
     with RocketMQServer(PROPERTIES, grpc=True) as mq, grpc.insecure_channel(mq.endpoints) as channel:
         cluster = Cluster(mq)
         yield cluster, channel
@@ -67,6 +69,22 @@ def test_a_call_is_served_with_its_rights_alone(served, name: str, request_):
     assert code_of(channel, name, request_, signed(JOE)) == pb.FORBIDDEN
     cluster.allow((f"Topic:{TOPIC}", "All"), ("Group:CG_Grpc", "All"))
     assert code_of(channel, name, request_, signed(JOE)) not in {pb.UNAUTHORIZED, pb.FORBIDDEN}
+
+
+def test_a_refused_call_is_in_the_audit_log(served, caplog: pytest.LogCaptureFixture):
+    cluster, channel = served
+    cluster.clear()
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    topic = pb.Resource(name="NotOfJoe")  # the same refusal within 10 s has one line
+    assert code_of(channel, "QueryRoute", pb.QueryRouteRequest(topic=topic), signed(JOE)) == pb.FORBIDDEN
+    (line,) = (json.loads(record.message) for record in caplog.records if record.name == AUDIT_LOGGER)
+    assert (line["event"], line["server"], line["user"], line["request"]) == (
+        "refused",
+        "broker-a_0",
+        JOE[0],
+        "QueryRoute",
+    )
+    assert "no permission to access Topic:NotOfJoe" in line["reason"]
 
 
 def test_settings_of_a_client_need_the_rights_on_their_names(served):

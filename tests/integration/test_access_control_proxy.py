@@ -70,7 +70,7 @@ async def test_calls_are_checked_by_the_users_and_policies_of_the_brokers(cluste
             assert await code_of(channel, name, request, signed((JOE[0], "guess"))) == pb.UNAUTHORIZED
             reply = await method(channel, name)(request, signed(JOE))
             assert reply.status.code == pb.FORBIDDEN
-            assert f"mqadmin createAcl -c <cluster> -s User:joe -r Topic:{TOPIC} -a Pub" in reply.status.message
+            assert f"mqadmin createAcl -c DefaultCluster -s User:joe -r Topic:{TOPIC} -a Pub" in reply.status.message
         await asyncio.to_thread(cluster.allow, (f"Topic:{TOPIC}", "Pub"))
         async with asyncio.timeout(LIMIT_S):
             while await code_of(channel, "SendMessage", SEND, signed(JOE)) != pb.OK:  # noqa: ASYNC110 - no signal

@@ -143,7 +143,7 @@ async def test_an_orderly_group_goes_on_at_the_acting_master_and_its_progress_re
             assert cluster.seen("T")[0] == {0: back.address, 1: slave.address}
             put(back, b"new")
             assert await consume(cluster, 1) == [b"new"]
-            await until(lambda: slave.replication.client.problem == "", 10)
+            await until(lambda: slave.replication.client.problem == "")
             await copied(slave, "T", len(TEN) + 1)
 
 

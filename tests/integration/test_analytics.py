@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, SparkRuntimeException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -18,6 +18,7 @@ from rocketbroker.app.mqanalytics.cli import app
 from rocketbroker.common.errors import StoreError
 from tests.support import golden_store
 from tests.support.commit_log_writer import CommitLogWriter, overwrite
+from tests.support.job_frames import SMALL_SESSION
 from tests.support.queued_store import QueuedStore
 from tests.support.slow_store_reader import slow_rows
 from tests.support.waiting import wait_until
@@ -36,12 +37,17 @@ def expected_counts(commit_log: Path) -> list[TopicQueueCount]:
 
 
 @pytest.mark.usefixtures("no_session")
-def test_a_session_ends_with_its_java_process(store: Path) -> None:
+def test_a_session_ends_with_its_java_process_and_leaves_the_text_of_an_error(store: Path) -> None:
     interrupt_handler = signal.getsignal(signal.SIGINT)
-    with spark_session("tests") as session:
+    with (  # noqa: PT012 - the error leaves the session
+        pytest.raises(SparkRuntimeException) as raised,
+        spark_session("tests", SMALL_SESSION) as session,
+    ):
         java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there while a session is
         register(session)
         assert count_messages(store, session) == expected_counts(store / "commitlog")
+        session.sql("SELECT raise_error('wrong')").collect()
+    assert raised.value.__notes__ == ["[USER_RAISED_EXCEPTION] wrong SQLSTATE: P0001"]
     assert java.poll() is not None, "the Java process outlived its session"
     assert signal.getsignal(signal.SIGINT) is interrupt_handler
 

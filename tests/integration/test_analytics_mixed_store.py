@@ -126,8 +126,8 @@ def is_left(data: bytes, place: RecordPlace) -> bool:
     return is_sound(record, int(place.file) + place.position, place.size)
 
 
-def test_ten_thousand_messages_equal_a_plain_loop(own_session: SparkSession, store: Made) -> None:
-    check_store(own_session, store, parts=1)
+def test_ten_thousand_messages_equal_a_plain_loop(spark: SparkSession, store: Made) -> None:
+    check_store(spark, store, parts=1)
 
 
 @pytest.mark.soak

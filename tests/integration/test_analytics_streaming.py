@@ -105,7 +105,8 @@ def test_files_removed_unread_end_the_query(spark: SparkSession, tmp_path: Path)
     assert written_rows(spark, out) == sorted(before + expected(writer.directory, "store"))
 
 
-@pytest.mark.parametrize("source", SOURCES)
+# Stops of a query on store files are tested above.
+@pytest.mark.parametrize("source", [pytest.param(SOURCES[0], marks=pytest.mark.soak), SOURCES[1]])
 def test_each_message_comes_once_through_kills_of_query_and_broker(
     spark: SparkSession, servers: OurServers, source: str
 ):

@@ -13,13 +13,20 @@ from rocketbroker.client import AdminClient
 from rocketbroker.client.core.errors import ClientError
 from rocketbroker.testing import RocketMQServer
 from tests.support.admin_schemas import checked
+from tests.support.waiting import until
 
-TOPIC = "Load"
+TOPIC, TASKS = "Load", 4
 
 
 @pytest.fixture
-async def admin() -> AsyncIterator[AdminClient]:
-    async with RocketMQServer() as mq, AdminClient(mq.namesrv_addr) as admin:
+async def mq() -> AsyncIterator[RocketMQServer]:
+    async with RocketMQServer() as mq:
+        yield mq
+
+
+@pytest.fixture
+async def admin(mq: RocketMQServer) -> AsyncIterator[AdminClient]:
+    async with AdminClient(mq.namesrv_addr) as admin:
         yield admin
 
 
@@ -59,9 +66,16 @@ async def test_an_unknown_cluster_is_named_with_the_known_ones(admin: AdminClien
         await bench(admin, TOPIC, messages=1, create=True, cluster="Other")
 
 
-async def test_ctrl_c_ends_the_load_with_its_figures_and_cleans_up(admin: AdminClient):
-    asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
-    report = await bench(admin, TOPIC, "sync,async", duration=60, create=True, clean=True)
+async def test_ctrl_c_ends_the_load_with_its_figures_and_cleans_up(mq: RocketMQServer, admin: AdminClient):
+    async def interrupt() -> None:
+        await until(lambda: len(mq.messages(TOPIC)) > 2 * TASKS)  # each sender has had an answer
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = asyncio.create_task(interrupt())
+    try:
+        report = await bench(admin, TOPIC, "sync,async", duration=60, tasks=TASKS, create=True, clean=True)
+    finally:
+        interrupting.cancel()  # without the handler of the bench, the signal would end the whole run
     assert [each.load.value for each in report.data["loads"]] == ["sync"]
     assert report.data["loads"][0].messages > 0
     assert report.failures == ["stopped by Ctrl-C; the figures are those until then"]

@@ -20,9 +20,6 @@ from rocketbroker.client import (
 from rocketbroker.client.core.client_instance import GroupMember
 from tests.support.waiting import until
 
-# Turns of the loop after which a close is cancelled. The last close of a test must have ended before that.
-_MOST_TURNS = 400
-
 
 @pytest.fixture
 async def server() -> AsyncIterator[DevServer]:
@@ -94,9 +91,9 @@ async def test_a_close_that_is_cancelled_anywhere_leaves_no_member_and_no_task(s
             assert (turns, heartbeats._consumers, heartbeats._producers) == (turns, {}, set())
             assert (turns, client._processor.consumers, client._processor.transaction_checks) == (turns, {}, {})
             await until(lambda before=before: not left_over(before))  # type: ignore[misc]
-            # Closes wait for answers of the broker in many turns that are alike: look at the first ones closely.
-            turns += 1 if turns < 25 else 7
-            assert turns < _MOST_TURNS
+            # Closes wait for answers of the broker in many turns that are alike: look at the first ones closely. A
+            # thread of the broker that does not run for a while makes them many more.
+            turns += 1 if turns < 25 else 7 if turns < 400 else turns
 
 
 def left_over(before: set[asyncio.Task[object]]) -> set[str]:

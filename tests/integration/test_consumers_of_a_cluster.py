@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 async def test_an_sql_filter_selects_by_properties():
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(90),
         RocketMQServer({"enablePropertyFilter": "true"}) as mq,
         Producer("PG", mq.namesrv_addr) as producer,
         PushConsumer("CG", mq.namesrv_addr) as consumer,
@@ -41,7 +41,7 @@ async def test_members_have_queues_of_all_brokers():
         numbers.append(int(message.body))
 
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(90),
         RocketMQServer(brokers=2) as mq,
         Producer("PG", mq.namesrv_addr) as producer,
         PushConsumer("CG", mq.namesrv_addr, handler=handle) as first,
@@ -64,7 +64,7 @@ async def test_members_have_queues_of_all_brokers():
 
 async def test_consumers_of_several_groups_share_a_client():
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(90),
         RocketMQServer() as mq,
         ClientInstance(mq.namesrv_addr) as client,
         Producer("PG", client=client) as producer,

@@ -34,6 +34,7 @@ async def started(command: list[str], folder: Path, **environment: str) -> async
     )  # fmt: skip
 
 
+@pytest.mark.long
 async def test_the_entry_point_serves_the_advertised_host_and_the_health_check_sees_it(tmp_path: Path):
     port = free_ports(5, 3)
     entry = [*words("^ENTRYPOINT"), *(word.replace("/var/lib/rocketbroker", str(tmp_path)) for word in words("^CMD"))]

@@ -1,9 +1,12 @@
 """Files for systemd, containers and Kubernetes, each checked by its own tool, and their settings by ours."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +68,56 @@ def test_hadolint_finds_nothing_in_the_dockerfile():
     )
 
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def dockerfile(instruction: str) -> list[str]:
+    """Return the arguments of an instruction of the Dockerfile, in order."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    return re.findall(rf"^{instruction} (.+)$", text, re.MULTILINE)
+
+
+def copied() -> list[Path]:
+    """Return what the image is built from."""
+    own = (each.split() for each in dockerfile("COPY") if not each.startswith("--from"))
+    return [Path(source) for words in own for source in words[:-1]]
+
+
+def test_the_dockerfile_copies_what_is_there():
+    sent = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+
+    for source in copied():
+        assert (ROOT / source).exists(), source
+        assert source.parts[0] in sent, f"{source} is left out by .dockerignore"
+
+
+@pytest.mark.soak
+def test_the_steps_of_the_dockerfile_make_working_commands(tmp_path: Path):
+    build, root = tmp_path / "build", tmp_path / "root"
+    for source in copied():
+        target = build / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, target)
+
+    def run(script: str, folder: Path = build) -> str:
+        search = f"{tmp_path}/builder/bin:{root}/bin:{os.environ['PATH']}"
+        command = ["/bin/sh", "-e", "-c", script]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=600, check=False, cwd=folder,
+            env={**os.environ, "PATH": search},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    # The environment of the base image is another venv here, so that nothing is installed into that of the tests.
+    venv.create(tmp_path / "builder", with_pip=True)
+    for step in dockerfile("RUN")[:2]:
+        run(step.replace("/opt/rocketbroker", str(root)))
+    for command in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]:
+        if command != "mqanalytics":  # needs an extra that the image does not have
+            assert "Usage" in run(f"{command} --help", tmp_path)
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

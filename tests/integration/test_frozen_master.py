@@ -15,9 +15,10 @@ ACTING: dict[str, str | int] = {
     "enableSlaveActingMaster": "true",
     "enableRemoteEscape": "true",
     "brokerHeartbeatInterval": 200,
-    "brokerNotActiveTimeoutMillis": 1_500,
+    # A busy machine may hold up each of the processes for a second.
+    "brokerNotActiveTimeoutMillis": 3_000,
     "syncBrokerMemberGroupPeriod": 200,
-    "haHousekeepingInterval": 1_000,
+    "haHousekeepingInterval": 3_000,
     "haSendHeartbeatInterval": 300,
     "slaveReadEnable": "true",
     "mappedFileSizeCommitLog": 1 << 20,

@@ -31,6 +31,7 @@ def ask(client: RawClient, user: tuple[str, str], code: Code, fields: dict[str, 
 
 
 @pytest.mark.long
+@pytest.mark.proves("Tables", "users and policies: answered after the disk")
 def test_answered_users_and_policies_survive_a_kill(servers: OurServers):
     broker = servers.launch_broker("", None, SETTINGS)
     broker.wait_for(BOOTED, BOOT_LIMIT)

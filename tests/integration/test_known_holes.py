@@ -1,4 +1,7 @@
-"""Known holes of RocketMQ, tried against servers with access control, by whoever could use them there."""
+"""Known holes of RocketMQ, tried against servers with access control, by whoever could use them there.
+
+Those without a CVE are public reports about access control 2.0 in apache/rocketmq, by their numbers there.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketbroker.codec.message.message_id import decode_message_id
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.codec.remoting.response_code import ResponseCode
+from rocketbroker.common.errors import ConfigError
 from rocketbroker.testing import RocketMQServer
 from tests.support.raw_client import RawAnswer
 from tests.support.raw_requests import send_fields, topic_fields
@@ -16,11 +21,16 @@ from tests.support.request_samples import sample
 from tests.support.signed_client import SignedClient
 
 ROOT, INNER, JOE = ("root", "root-secret-of-9"), ("inner", "inner-secret-of-9"), ("joe", "joe-secret-of-9")
+EVE = ("eve", "eve-secret-of-9")  # has no right
+TOPIC, BODY = "Secrets", b"a body that only root may read"
 PROPERTIES = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
     "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
     "innerClientAuthenticationCredentials": json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
+    # GET_TOPIC_STATS_INFO is served to everybody.
+    "authenticationWhitelist": "202",
+    "authorizationWhitelist": "202",
 }
 # Requests for users and accounts of access control 1.0, whose answers had secrets in them.
 OLD_ACCOUNT_CODES = (50, 51, 52, 53, 54, 55)
@@ -36,6 +46,16 @@ def mq() -> Iterator[RocketMQServer]:
 def root(mq: RocketMQServer) -> Iterator[SignedClient]:
     with closing(SignedClient(mq.broker_addr, ROOT)) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def message(mq: RocketMQServer) -> str:
+    """Make EVE and a message that she may not see; return its offset message id."""
+    with closing(SignedClient(mq.broker_addr, ROOT)) as root:
+        password = json.dumps({"password": EVE[1]}).encode()
+        assert root.ask(Code.AUTH_CREATE_USER, {"username": EVE[0]}, password).code == ResponseCode.SUCCESS
+        assert root.ask(Code.UPDATE_AND_CREATE_TOPIC, topic_fields(TOPIC)).code == ResponseCode.SUCCESS
+        return root.ask(Code.SEND_MESSAGE_V2, send_fields(TOPIC), BODY).fields["msgId"]
 
 
 @pytest.fixture
@@ -118,3 +138,34 @@ def test_json_names_no_class(root: SignedClient):
     stored = root.ask(Code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "CG_Json"}).body
     assert b"@type" not in stored
     assert b"JdbcRowSetImpl" not in stored
+
+
+def test_rights_without_signatures_are_rejected_at_the_start():
+    """apache/rocketmq#11178: with authorization alone, rights were those of the name in the field AccessKey."""
+    with (
+        pytest.raises(ConfigError, match="authorizationEnabled=true needs authenticationEnabled=true"),
+        RocketMQServer({"authorizationEnabled": "true"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("user", [None, EVE], ids=["unsigned", "eve"])
+def test_a_request_of_a_white_list_opens_no_other(mq: RocketMQServer, message: str, user: tuple[str, str] | None):
+    """apache/rocketmq#10997 and #11182: a success was kept for the connection, and counted for codes of no list."""
+    with closing(SignedClient(mq.broker_addr, user)) as client:
+        for _ in range(2):
+            assert client.ask(Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC}).code == ResponseCode.SUCCESS
+            # Needs the same right on the same topic.
+            assert client.ask(Code.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("topic", [{}, {"topic": ""}, {"topic": TOPIC}], ids=["none", "empty", "its own"])
+@pytest.mark.parametrize("code", [Code.VIEW_MESSAGE_BY_ID, Code.RESUME_CHECK_HALF_MESSAGE])
+def test_a_message_is_found_by_nobody_without_a_right(
+    mq: RocketMQServer, root: SignedClient, message: str, code: Code, topic: dict[str, str]
+):
+    """apache/rocketmq#10997: no right was asked for if the topic was left out, and never for RESUME_CHECK."""
+    fields = {"msgId": message, "offset": str(decode_message_id(message).offset)}
+    assert BODY in root.ask(Code.VIEW_MESSAGE_BY_ID, {**fields, "topic": TOPIC}).body
+    with closing(SignedClient(mq.broker_addr, EVE)) as eve:
+        assert eve.ask(code, {**fields, **topic}).code == ResponseCode.NO_PERMISSION

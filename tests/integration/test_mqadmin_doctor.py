@@ -112,6 +112,7 @@ async def test_warnings_are_left_out_on_demand(mq: RocketMQServer):
         assert (await doctor(mq.namesrv_addr, "--severity", "error"))[:2] == (0, {})
 
 
+@pytest.mark.long
 def test_a_broker_that_hangs_is_named_once_and_the_others_still_answer(tmp_path: Path):
     with closing(OurServers(tmp_path)) as servers:
         namesrv = servers.namesrv()

@@ -66,7 +66,7 @@ class FaultyCluster:
 
     async def examine(self) -> list[Finding]:
         """Start all, make the faults, and return what doctor finds."""
-        async with asyncio.timeout(20), AsyncExitStack() as stack:
+        async with asyncio.timeout(90), AsyncExitStack() as stack:
             enter = stack.enter_async_context
             await enter(running(self._namesrv))
             await enter(running(self._link))

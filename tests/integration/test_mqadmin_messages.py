@@ -65,7 +65,7 @@ class Place:
 
     async def client_of(self, group: str) -> str:
         """Return the id of the one client of a group, once its broker knows it."""
-        async with AdminClient(self.mq.namesrv_addr) as admin, asyncio.timeout(20):
+        async with AdminClient(self.mq.namesrv_addr) as admin, asyncio.timeout(60):
             while True:
                 try:
                     return (await admin.examine_consumer_connection_info(group)).connection_set[0].client_id
@@ -273,7 +273,7 @@ async def test_a_trace_is_shown(place: Place):
     async def traces() -> Ran:
         return await place.run("queryMsgTraceById", "-i", sent["msgId"])
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (ran := await traces()).code:  # noqa: ASYNC110 - the trace arrives at a broker
             await asyncio.sleep(0.05)
     titles, row = ran.lines[:2]

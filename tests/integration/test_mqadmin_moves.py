@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from rocketbroker.app.mqadmin import access
 from rocketbroker.app.mqadmin.cli import app
 from rocketbroker.app.mqadmin.resend_record import RecordLine
 from rocketbroker.client.admin.admin_client import AdminClient
@@ -251,6 +252,7 @@ async def test_a_killed_export_continues_without_a_row_missing_or_twice(place: P
     assert "exists already" in again.err
 
 
+@pytest.mark.long
 async def test_an_interrupted_import_continues_without_a_message_missing_or_twice(place: Place):
     await place.fill()
     target = place.folder / "t.jsonl"
@@ -293,6 +295,7 @@ async def test_a_full_disk_ends_an_export_that_continues_once_there_is_room(plac
     assert sorted(each.name for each in place.folder.iterdir()) == ["t.jsonl", "whole.jsonl"]
 
 
+@pytest.mark.long
 async def test_a_topic_of_two_brokers_is_moved_whole_in_spite_of_ctrl_c(tmp_path: Path):
     async with RocketMQServer(brokers=2) as mq:
         place = Place(mq, tmp_path)
@@ -333,6 +336,7 @@ async def interrupted(place: Place, begun: Callable[[], object], *words: str) ->
     return err
 
 
+@pytest.mark.long
 async def test_a_killed_import_sends_at_most_a_batch_twice(place: Place):
     await place.fill()
     target = place.folder / "t.jsonl"
@@ -569,7 +573,8 @@ async def test_wrong_uses_of_resend_dlq_are_explained(place: Place):
 
 
 @pytest.mark.parametrize("words", [("tail", "T"), ("export", "T", "--to", "-"), ("resendDlq", "CG")])
-async def test_frozen_servers_are_named(place: Place, words: tuple[str, ...]):
+async def test_frozen_servers_are_named(place: Place, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(access, "_TIMEOUT_S", 0.5)
     address = place.mq.namesrv_addr
     place.mq.freeze()
     try:
@@ -581,6 +586,7 @@ async def test_frozen_servers_are_named(place: Place, words: tuple[str, ...]):
     assert ran.stdout == ""
 
 
+@pytest.mark.long
 async def test_an_import_that_is_rejected_says_how_to_resume(place: Place):
     await place.fill(4)
     file = place.folder / "t.jsonl"

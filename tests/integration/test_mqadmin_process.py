@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import resource
 import signal
 import socket
@@ -106,7 +107,7 @@ def test_a_frozen_name_server_is_named_within_the_time_limit(servers: OurServers
 
     assert (done.returncode, done.stdout) == (1, "")
     assert names.address in done.stderr
-    assert "within 5 s" in done.stderr
+    assert re.search(r"within (5|4\.\d+) s", done.stderr)
 
 
 def test_ctrl_c_ends_a_watch_with_130(servers: OurServers):

@@ -92,7 +92,7 @@ async def test_a_topic_and_a_message_that_do_not_exist(mq: RocketMQServer, produ
 async def test_a_consumed_message_and_one_for_which_no_client_is_there(mq: RocketMQServer, producer: Producer):
     first = await sent(producer)
     assert (await why(mq, "--id", first.msg_id))["outcome"] == "noGroup"
-    async with PushConsumer("CG", mq.namesrv_addr, handler=accept) as consumer:
+    async with PushConsumer("CG", mq.namesrv_addr, handler=accept, persist_interval_s=0.05) as consumer:
         await consumer.subscribe("T")
         data = await becomes(mq, "consumed", "--key", "k1")
         assert (data["msgId"], data["queueOffset"]) == (first.msg_id, 0)
@@ -153,7 +153,7 @@ async def test_a_retry_that_succeeds(mq: RocketMQServer, producer: Producer):
             await refuse(message)
 
     result = await sent(producer)
-    async with PushConsumer("CG", mq.namesrv_addr, handler=refuse_once) as consumer:
+    async with PushConsumer("CG", mq.namesrv_addr, handler=refuse_once, persist_interval_s=0.05) as consumer:
         await consumer.subscribe("T")
         await becomes(mq, "retrying", "--id", result.msg_id)
         mq.clock.advance(60)

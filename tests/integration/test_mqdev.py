@@ -99,11 +99,12 @@ async def test_it_serves_the_5x_sdks_too(tmp_path: Path, options: tuple[str, ...
     assert (process.returncode, err) == (0, b"")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [("--ephemeral",), ("--ephemeral", "--control-port", "0"), ("--store", "kept")])
 async def test_it_serves_tls_beside_plain_text(tmp_path: Path, options: tuple[str, ...]):
     ports = ("--port", "0", "--broker-port", "0")
     options = tuple(str(tmp_path / option) if option == "kept" else option for option in options)
-    for _ in range(2):  # a kept store keeps its certificates
+    for _ in range(2 if "--store" in options else 1):  # a kept store keeps its certificates
         async with started(tmp_path, *options, *ports, "--tls") as process:
             namesrv, authority = await word_after("namesrv", process), await word_after("tls", process)
             trusting = ssl.create_default_context(cafile=authority)
@@ -216,6 +217,7 @@ def post(url: str) -> bytes:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_the_demo_agrees_with_itself_on_a_kept_store(tmp_path: Path):
     await keep_messages(tmp_path / "store", 50)

@@ -336,7 +336,11 @@ BAD_REQUESTS = {
         ResponseCode.INVALID_PARAMETER,
         "control characters",
     ),
-    "version is no DataVersion": (json_request(322, BROKER_FIELDS, b"[1"), ResponseCode.SYSTEM_ERROR, "DataVersion"),
+    "version is no DataVersion": (
+        json_request(322, BROKER_FIELDS, b"[1"),
+        ResponseCode.SYSTEM_ERROR,
+        "the body of the request: JSON",
+    ),
     "fixed setting": (json_request(318, None, b"kvConfigPath=/x"), ResponseCode.NO_PERMISSION, "kvConfigPath"),
     "unknown setting": (
         json_request(318, None, b"enableTopicLists=true"),

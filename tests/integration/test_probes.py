@@ -27,6 +27,7 @@ def check(servers: OurServers, module: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_probe_of_a_broker_tells_if_it_is_ready(servers: OurServers):
     port, namesrv_port = free_ports(-2, 1), free_ports()
     folder = servers.home / "logs"

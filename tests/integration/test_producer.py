@@ -126,7 +126,9 @@ async def test_a_send_goes_to_the_other_broker_when_one_fails():
 
 
 async def test_many_sends_in_flight_stay_within_the_bounds(mq: RocketMQServer):
-    async with Producer("shop", mq.namesrv_addr, back_pressure_sends=4, back_pressure_bytes=2000) as producer:
+    async with Producer(
+        "shop", mq.namesrv_addr, back_pressure_sends=4, back_pressure_bytes=2000, send_timeout_s=60
+    ) as producer:
         await asyncio.gather(*(producer.send(Message("Orders", b"x" * 600)) for _ in range(200)))
     assert len(mq.messages("Orders")) == 200
 

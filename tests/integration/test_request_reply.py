@@ -48,9 +48,11 @@ async def test_each_question_gets_its_reply(mq: RocketMQServer):
 
 
 async def test_no_reply_is_an_error_that_says_so(mq: RocketMQServer):
+    await make_topic(mq)
     async with Producer("asking", mq.namesrv_addr) as asking:
-        with pytest.raises(RequestTimeoutError, match=r"no reply to .* within 0.3 s, topic Questions"):
-            await asking.request(Message("Questions", b"?"), timeout_s=0.3)
+        await asking.send(Message("Questions", b"no question"))
+        with pytest.raises(RequestTimeoutError, match=r"no reply to .* within 0.7 s, topic Questions"):
+            await asking.request(Message("Questions", b"?"), timeout_s=0.7)
 
 
 async def test_a_message_that_asks_nothing_cannot_be_replied_to(mq: RocketMQServer):
@@ -61,9 +63,11 @@ async def test_a_message_that_asks_nothing_cannot_be_replied_to(mq: RocketMQServ
 
 
 async def test_a_reply_to_a_client_that_is_gone_is_an_error(mq: RocketMQServer):
+    await make_topic(mq)
     async with Producer("asking", mq.namesrv_addr) as asking:
+        await asking.fetch_publish_queues("Questions")
         with pytest.raises(RequestTimeoutError):
-            await asking.request(Message("Questions", b"?"), timeout_s=0.3)
+            await asking.request(Message("Questions", b"?"), timeout_s=0.7)
     async with Producer("answering", mq.namesrv_addr, retry_times_when_send_failed=0) as answering:
         with pytest.raises(Exception, match="not found") as failed:
             await answering.reply(mq.messages("Questions")[0], b"!")

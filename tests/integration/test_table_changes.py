@@ -33,6 +33,7 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.atomic_file import replace_contents
 from rocketbroker.common.file_system import FileSystem
+from rocketbroker.processor import heart_beat
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.running import running, stopping
 
@@ -235,7 +236,10 @@ async def test_created_topics_have_a_route_at_once(servers: Servers):
     assert servers.disk.asked < 30, "several changes are one write"
 
 
-async def test_a_heartbeat_is_answered_when_the_retry_topic_has_a_route(servers: Servers):
+async def test_a_heartbeat_is_answered_when_the_retry_topic_has_a_route(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(heart_beat, "TOPIC_WAIT_S", LIMIT_S)
     body = (
         b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"CG","messageModel":1,'
         b'"subscriptionDataSet":[{"subString":"*","subVersion":1,"topic":"T"}]}],"producerDataSet":[]}'

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from rocketbroker.app.launch.dev_server import DevServer, broker_settings
 from rocketbroker.client import ClientConfig, Message, Producer
 from rocketbroker.client.admin.admin_client import AdminClient
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
+from rocketbroker.common.certificates import CertificateAuthority
+from rocketbroker.common.clock import SystemClock
 from rocketbroker.common.config.proxy_config import grpc_properties
 from rocketbroker.common.config.proxy_settings import load_proxy_settings
 from rocketbroker.common.errors import RocketBrokerError
@@ -118,6 +121,25 @@ async def test_ports_of_grpc_and_metrics_have_the_certificate_of_the_others(file
             url = f"https://{LOOPBACK}:{metrics}/healthz"
             async with session.get(url, ssl=files.context()) as answer:
                 assert answer.status == 200
+
+
+async def test_the_grpc_port_demands_certificates_of_clients_as_the_others_do(files: TlsFiles, tmp_path: Path):
+    grpc = pytest.importorskip("grpc", reason="the extra grpc is not installed")
+    from rocketbroker.proxy.messaging_pb2 import Code
+    from tests.support.grpc_calls import send_once
+
+    stranger = CertificateAuthority(SystemClock()).issue("client")
+    own, authority = files.authority.issue("client"), files.ca.read_bytes()
+    properties = enforcing(files) | grpc_properties(0)
+    async with running(DevServer(0, 0, tmp_path / "master", properties=properties)) as server:
+        async with AdminClient(ClientConfig(server.namesrv_addr, tls=files.context("client"))) as admin:
+            await admin.create_and_update_topic_config(server.broker_addr, TopicConfig("Demanded", 1, 1))
+        send = partial(send_once, server.endpoints, "Demanded", b"body", authority)
+        assert await asyncio.to_thread(send, own) == Code.OK
+        for other in (None, stranger):
+            with pytest.raises(grpc.RpcError) as caught:
+                await asyncio.to_thread(send, other)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
 async def test_a_proxy_reaches_brokers_over_tls(files: TlsFiles, tmp_path: Path):

@@ -58,7 +58,7 @@ class Terminal:
             assert time.monotonic() < deadline, self.shown[-2000:]
             assert self.process.poll() is None, self.process.communicate()
             try:
-                new += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", os.read(self._ours, 65536).decode())
+                new += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", os.read(self._ours, 65536).decode(errors="replace"))
             except BlockingIOError:
                 time.sleep(0.01)
         self.shown += new

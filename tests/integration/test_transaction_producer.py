@@ -145,7 +145,7 @@ async def test_a_half_message_that_may_be_lost_is_rolled_back(mq: RocketMQServer
         mq.faults.drop_answers(times=None)
         with pytest.raises(SendFailedError):
             await producer.send_in_transaction(
-                Message("Paid", b"2"), lambda _message: pytest.fail("it ran"), timeout_s=0.1
+                Message("Paid", b"2"), lambda _message: pytest.fail("it ran"), timeout_s=0.5
             )
         mq.faults.clear()
         result = await producer.send_in_transaction(Message("Paid", b"3"), lambda _message: COMMIT)

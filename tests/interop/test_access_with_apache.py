@@ -10,16 +10,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rocketbroker.auth.policies import Acl, PolicyEntry
-from rocketbroker.codec.remoting.remoting_command import request
 from rocketbroker.codec.remoting.request_code import RequestCode as Code
-from rocketbroker.codec.remoting.request_signature import RequestSigner
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
 from tests.support.access_cases import entries
 from tests.support.access_requests import HEADERS, body_of, texts_of
 from tests.support.java import Java
 from tests.support.java_toolchain import require_java
-from tests.support.raw_client import RawAnswer, RawClient
+from tests.support.signed_client import SignedClient
 
 pytestmark = pytest.mark.java
 
@@ -48,35 +46,34 @@ class Broker:
     """A broker, as root changes the policies of joe and as joe sends requests."""
 
     def __init__(self, address: str) -> None:
+        self._root, self._joe = SignedClient(address, ROOT), SignedClient(address, JOE)
         self._address = address
-        self.client = RawClient(address)
         self.refused: Counter[bool] = Counter()
         self.done(Code.AUTH_CREATE_USER, {"username": JOE[0]}, json.dumps({"password": JOE[1]}).encode())
 
-    def ask(self, code: int, fields: dict[str, str], body: bytes, user: tuple[str, str]) -> RawAnswer:
-        command = request(code, dict(fields), body)
-        RequestSigner(*user).sign(command)
-        return self.client.ask(code, command.header, body)
-
     def done(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
-        answer = self.ask(code, fields, body, ROOT)
+        answer = self._root.ask(code, fields, body)
         assert answer.code == ResponseCode.SUCCESS, answer
 
     def set_policies(self, acl: Acl) -> None:
         # Apache's broker finds no policy to delete before the first one was created.
-        self.ask(Code.AUTH_DELETE_ACL, {"subject": acl.subject}, b"", ROOT)
+        self._root.ask(Code.AUTH_DELETE_ACL, {"subject": acl.subject})
         info = acl.info()
         if info.policies:
             self.done(Code.AUTH_CREATE_ACL, {"subject": acl.subject}, info.encode())
         # Ours closes a connection that has lost the rights of its groups.
-        self.client.close()
-        self.client = RawClient(self._address)
+        self._joe.close()
+        self._joe = SignedClient(self._address, JOE)
 
     def refuses(self, code: int, fields: dict[str, str], body: bytes) -> bool:
-        answer = self.ask(code, fields, body, JOE)
+        answer = self._joe.ask(code, fields, body)
         is_refused = answer.code == ResponseCode.NO_PERMISSION and "has no permission to access" in answer.remark
         self.refused[is_refused] += 1
         return is_refused
+
+    def close(self) -> None:
+        self._root.close()
+        self._joe.close()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +87,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
             both = Broker(apache.address), Broker(mq.broker_addr)
             yield both
             for broker in both:
-                broker.client.close()
+                broker.close()
     finally:
         java.close()
 

@@ -442,6 +442,7 @@ def test_a_bad_connection_leaves_nothing(target: Target, name: str):
             assert (reply or b"") in answered(sock, data(), reply)
 
 
+@pytest.mark.long
 def test_streams_that_are_never_read_leave_nothing(target: Target, first_state: State):
     for _ in range(3):
         with target.connect() as sock:

@@ -1,9 +1,14 @@
 """The official Java client with AclClientRPCHook: served with its rights, told why without."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from rocketbroker.client import ClientConfig
+from rocketbroker.client.admin.admin_client import AdminClient
+from rocketbroker.client.core.client_config import SessionCredentials
+from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.testing import RocketMQServer
 from tests.integration.test_access_control import JOE, PROPERTIES, ROOT, TOPIC, Cluster
@@ -41,3 +46,41 @@ def check(java: Java, namesrv: str, cluster: Cluster) -> None:
     client = java.start("Signed", *arguments(JOE))
     client.wait_until(lambda: client.text().count("GOT\t") == 3, 120, "get its own messages")
     assert client.text().count("SENT\t") == 3
+
+
+PLAIN_ACL = f"""accounts:
+  - accessKey: {JOE[0]}
+    secretKey: {JOE[1]}
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - {TOPIC}=PUB|SUB
+    groupPerms:
+      - CG_Signed=SUB
+"""
+
+
+async def create_topics(mq: RocketMQServer) -> None:
+    async with AdminClient(ClientConfig(mq.namesrv_addr, credentials=SessionCredentials(*ROOT))) as admin:
+        for topic in (TOPIC, "Elsewhere"):
+            await admin.create_and_update_topic_config(mq.broker_addr, TopicConfig(topic, 1, 1))
+
+
+def test_a_client_of_4_9_signs_as_a_user_of_access_control_1(
+    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The broker takes the user over from plain_acl.yml; the client is as old as the file."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
+    monkeypatch.setenv("ROCKETMQ_HOME", str(tmp_path))
+    with RocketMQServer(PROPERTIES | {"migrateAuthFromV1Enabled": "true"}) as mq:
+        asyncio.run(create_topics(mq))
+
+        def arguments(topic: str, *more: str) -> list[str]:
+            return [f"namesrv={mq.namesrv_addr}", f"topic={topic}", f"user={JOE[0]}", f"secret={JOE[1]}", *more]
+
+        refused = java.run("Signed", *arguments("Elsewhere", "consume=false"), client="4.9.8").stdout
+        assert refused.count("User:joe has no permission to access Topic:Elsewhere") == 3
+        client = java.start("Signed", *arguments(TOPIC), client="4.9.8")
+        client.wait_until(lambda: client.text().count("GOT\t") == 3, 120, "get its own messages")
+        assert client.text().count("SENT\t") == 3

@@ -129,14 +129,14 @@ def test_messages_of_a_batch_reach_those_who_subscribe_to_their_tag(
     check_store(store)
 
 
-# A store of ours is taken over by Apache's broker, and taken back with what that has added. The other way round starts
-# Apache's broker twice and adds little.
+# Each run takes over plain messages (test_store_take_over.py); formats of batches change rarely.
 @pytest.mark.proves(
     "Request and reply, batches, types of messages",
     "topics of batch consume queues (`queue.type=BatchCQ`): a batch is one record, which clients take "
     "apart; kept over stops, kills and lost folders, and by Apache's broker in turn",
 )
-@pytest.mark.parametrize("writer", ["ours", pytest.param("apache", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("writer", ["ours", "apache"])
 def test_each_broker_serves_the_store_of_the_other(java: Java, our_servers: OurServers, tmp_path: Path, writer: str):
     namesrv, store = our_servers.namesrv().address, tmp_path / "store"
 

@@ -53,13 +53,13 @@ def wait_shared(first: JavaProcess, second: JavaProcess) -> None:
 
 
 @pytest.mark.proves("Consumers", "clustering: shares, and take-over from a killed consumer at once")
-def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, cluster: Cluster):
-    cluster.make_topic("Share")
-    first = push(java, cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
-    second = push(java, cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
+def test_two_consumers_share_the_queues_and_one_takes_over_from_a_killed_one(java: Java, shared_cluster: Cluster):
+    shared_cluster.make_topic("Share")
+    first = push(java, shared_cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
+    second = push(java, shared_cluster, "Share", "persist=500", properties=ONLY_WHEN_TOLD)
     wait_shared(first, second)
     producer = java.start(
-        "Produce", f"namesrv={cluster.address}", "topic=Share", "plan=selector:600:1", "pauseMillis=5"
+        "Produce", f"namesrv={shared_cluster.address}", "topic=Share", "plan=selector:600:1", "pauseMillis=5"
     )
     wait_until(lambda: len(got(second.text())) > 50, "the second has taken some")
     assert set(numbers(first)).isdisjoint(numbers(second)), "before the take-over no message comes twice"
@@ -92,14 +92,14 @@ def test_the_broker_drops_a_frozen_client_and_another_takes_over(java: Java, our
 
 
 @pytest.mark.proves("Consumers", "broadcasting")
-def test_each_broadcasting_consumer_gets_every_message(java: Java, cluster: Cluster):
-    cluster.make_topic("Broadcast")
-    consumers = [push(java, cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
+def test_each_broadcasting_consumer_gets_every_message(java: Java, shared_cluster: Cluster):
+    shared_cluster.make_topic("Broadcast")
+    consumers = [push(java, shared_cluster, "Broadcast", "model=BROADCASTING") for _ in range(2)]
     wait_until(lambda: all(last_queues(each.text()) == [0, 1, 2, 3] for each in consumers), "each has all queues")
-    produce(java, cluster, "Broadcast", "sync:500:4")
+    produce(java, shared_cluster, "Broadcast", "sync:500:4")
     wait_until(lambda: all(len(got(each.text())) >= 500 for each in consumers), "each has all messages")
     consumers[1].kill()
-    produce(java, cluster, "Broadcast", "sync:500:4", "first=500")
+    produce(java, shared_cluster, "Broadcast", "sync:500:4", "first=500")
     wait_until(lambda: len(got(consumers[0].text())) >= 1000, "the one that is left has all messages")
 
     assert numbers(consumers[0]) == list(range(1000))
@@ -167,16 +167,16 @@ def test_pulls_over_the_limit_of_held_pulls_are_rejected_and_retried(java: Java,
     "Consumers",
     "a subscription by tags that changes at run time is served before a heartbeat reports it",
 )
-def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java: Java, cluster: Cluster):
-    cluster.make_topic("Changed", 1)
-    consumer = push(java, cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
+def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java: Java, shared_cluster: Cluster):
+    shared_cluster.make_topic("Changed", 1)
+    consumer = push(java, shared_cluster, "Changed", "expression=A", "change=A || B", "heartbeat=600000")
     wait_until(lambda: last_queues(consumer.text()) == [0], "it has the queue")
-    produce(java, cluster, "Changed", "sync:1:1", "tags=A")
+    produce(java, shared_cluster, "Changed", "sync:1:1", "tags=A")
     consumer.wait_for("CHANGED")
     # Ends the pull that is held with the tags before; the next ones have new tags, which no heartbeat has brought yet.
-    produce(java, cluster, "Changed", "sync:1:1", "tags=A", "first=3")
+    produce(java, shared_cluster, "Changed", "sync:1:1", "tags=A", "first=3")
     wait_until(lambda: numbers(consumer) == [0, 3], "it has the messages")
-    produce(java, cluster, "Changed", "sync:9:1", "tags=A,B,C", "first=4")
+    produce(java, shared_cluster, "Changed", "sync:9:1", "tags=A,B,C", "first=4")
     wait_until(lambda: len(numbers(consumer)) == 8, "it has the messages of the new tags")
 
     assert numbers(consumer) == [0, 3, 4, 6, 7, 9, 10, 12]
@@ -188,13 +188,13 @@ def test_a_subscription_changed_during_a_heartbeat_applies_before_the_next(java:
     "Retries and dead letters",
     "a message that failed comes again through `%RETRY%<group>`, with its first id",
 )
-def test_a_message_answered_with_reconsume_later_is_redelivered(java: Java, cluster: Cluster):
-    cluster.make_topic("Later")
+def test_a_message_answered_with_reconsume_later_is_redelivered(java: Java, shared_cluster: Cluster):
+    shared_cluster.make_topic("Later")
     soon = push(
-        java, cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
+        java, shared_cluster, "Later", "failures=2", "delayLevel=1", "stopAfter=60", SEES_RETRY_TOPIC, properties=OFTEN
     )
     wait_until(lambda: last_queues(soon.text()) == [0, 1, 2, 3], "it has the queues")
-    told = produce(java, cluster, "Later", "sync:20:1")
+    told = produce(java, shared_cluster, "Later", "sync:20:1")
     soon.wait_for("DONE")
 
     messages = got(soon.text())
@@ -229,10 +229,10 @@ def test_reconsume_later_redelivers_after_10_s_by_default(java: Java, cluster: C
 
 
 @pytest.mark.proves("Delayed messages", "delay levels: not early, in real time")
-def test_delayed_messages_arrive_on_time_and_never_early(java: Java, cluster: Cluster):
+def test_delayed_messages_arrive_on_time_and_never_early(java: Java, shared_cluster: Cluster):
     """Lateness is measured by a clock of the test's own in test_java_delays.py: a busy machine is late as well."""
-    cluster.make_topic("Delay")
-    clients = Scenario(java, cluster.address)
+    shared_cluster.make_topic("Delay")
+    clients = Scenario(java, shared_cluster.address)
     clients.do("consume", name="c", group="CG_Delay", topic="Delay")
     for level in DELAYS_MS:
         clients.do("send", topic="Delay", first=20 * level, count=20, tags="A,B,C", level=level)

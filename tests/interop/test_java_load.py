@@ -15,15 +15,21 @@ ONEWAY = range(9_000, 10_000)
 @pytest.mark.proves("Request and reply, batches, types of messages", "SEND_BATCH_MESSAGE")
 @pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
 def test_each_of_10_000_messages_is_received_exactly_once(
-    java: Java, cluster: Cluster, our_servers: OurServers, client: str
+    java: Java, shared_cluster: Cluster, shared_servers: OurServers, client: str
 ):
-    cluster.make_topic("Load")
+    topic, group = (f"{word}-{client.replace('.', '-')}" for word in ("Load", "CG_Load"))
+    shared_cluster.make_topic(topic)
     consumer = java.start(
-        "Push", f"namesrv={cluster.address}", "topic=Load", "group=CG_Load", f"stopAfter={NUMBER}", client=client
+        "Push",
+        f"namesrv={shared_cluster.address}",
+        f"topic={topic}",
+        f"group={group}",
+        f"stopAfter={NUMBER}",
+        client=client,
     )
     consumer.wait_for("QUEUES\t0,1,2,3")
     plan = "sync:3000:8,async:3000:2,batch:2000:2,selector:1000:1,oneway:1000:1"
-    done = java.run("Produce", f"namesrv={cluster.address}", "topic=Load", f"plan={plan}", client=client)
+    done = java.run("Produce", f"namesrv={shared_cluster.address}", f"topic={topic}", f"plan={plan}", client=client)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     consumer.wait_for("DONE")
 
@@ -33,16 +39,23 @@ def test_each_of_10_000_messages_is_received_exactly_once(
     check_contiguous(sorted(messages, key=lambda each: each.queue_offset))
     assert {each.status for each in acknowledged} == {"SEND_OK"}
     check_places([each for each in messages if each.n not in ONEWAY], acknowledged)
-    assert our_servers.errors() == []
+    assert shared_servers.errors() == []
 
 
 @pytest.mark.proves("Order", "partition order by `MessageQueueSelector`, to an orderly consumer")
-def test_a_partition_keeps_its_order_for_an_orderly_consumer(java: Java, cluster: Cluster):
-    cluster.make_topic("Order")
+def test_a_partition_keeps_its_order_for_an_orderly_consumer(java: Java, shared_cluster: Cluster):
+    shared_cluster.make_topic("Order")
     consumer = java.start(
-        "Push", f"namesrv={cluster.address}", "topic=Order", "group=CG_Order", "listener=orderly", "stopAfter=2000"
+        "Push",
+        f"namesrv={shared_cluster.address}",
+        "topic=Order",
+        "group=CG_Order",
+        "listener=orderly",
+        "stopAfter=2000",
     )
-    done = java.run("Produce", f"namesrv={cluster.address}", "topic=Order", "plan=selector:2000:1", client="4.9.8")
+    done = java.run(
+        "Produce", f"namesrv={shared_cluster.address}", "topic=Order", "plan=selector:2000:1", client="4.9.8"
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     consumer.wait_for("DONE")
 
@@ -55,12 +68,14 @@ def test_a_partition_keeps_its_order_for_an_orderly_consumer(java: Java, cluster
 
 
 @pytest.mark.proves("Filters", "tags, `a \\|\\| b`, by their hash in the queue and exactly in the client")
-def test_a_tag_expression_chooses_among_the_messages_of_an_auto_created_topic(java: Java, cluster: Cluster):
-    done = java.run("Produce", f"namesrv={cluster.address}", "topic=Tagged", "plan=sync:300:4", "tags=A,B,C,BB,AaBB")
+def test_a_tag_expression_chooses_among_the_messages_of_an_auto_created_topic(java: Java, shared_cluster: Cluster):
+    done = java.run(
+        "Produce", f"namesrv={shared_cluster.address}", "topic=Tagged", "plan=sync:300:4", "tags=A,B,C,BB,AaBB"
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     consumer = java.start(
         "Push",
-        f"namesrv={cluster.address}",
+        f"namesrv={shared_cluster.address}",
         "topic=Tagged",
         "group=CG_Tagged",
         "expression=A || BB",

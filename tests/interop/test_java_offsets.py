@@ -113,6 +113,7 @@ def test_running_consumers_are_reset_to_a_time_and_to_an_offset(
 
 
 @pytest.mark.proves("Consumers", "offsets reset by time and to an offset, forward and backward, online and offline")
+@pytest.mark.soak
 def test_groups_are_reset_forward_while_online_and_back_while_offline(
     java: Java, our_servers: OurServers, cluster: Cluster, admin: GroupAdmin
 ):
@@ -141,6 +142,7 @@ def test_groups_are_reset_forward_while_online_and_back_while_offline(
 
 
 @pytest.mark.proves("Consumers", "a reset of consumers that broadcast, and of those that pull")
+@pytest.mark.soak
 def test_broadcasting_and_pulling_consumers_are_reset_as_well(java: Java, our_servers: OurServers, cluster: Cluster):
     cluster.make_topic("Other")
     produce(java, cluster, "Other", f"selector:{NUMBER}:1", "pauseMillis=3")

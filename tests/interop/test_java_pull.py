@@ -10,9 +10,15 @@ from tests.support.our_servers import Cluster, OurServers
 
 pytestmark = pytest.mark.java
 
-CLIENTS = pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+BOTH_CLIENTS = pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+CLIENTS = pytest.mark.parametrize("client", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.soak)])
 NUMBER = 400
 QUEUES = range(4)
+
+
+def of(name: str, client: str) -> str:
+    """Return a name of a topic or group for one client: the cluster is that of all tests here."""
+    return f"{name}-{client.replace('.', '-')}"
 
 
 def load(java: Java, cluster: Cluster, topic: str, client: str) -> list[Sent]:
@@ -31,10 +37,12 @@ def consume(java: Java, cluster: Cluster, driver: str, topic: str, client: str, 
 
 
 @pytest.mark.proves("Consumers", "a consumer asks beyond the ends of its queue")
-@CLIENTS
-def test_a_pull_consumer_reads_queue_by_queue(java: Java, cluster: Cluster, client: str):
-    acknowledged = load(java, cluster, "Pull", client)
-    output = consume(java, cluster, "Pull", "Pull", client, ["group=CG_Pull", "suspend=3000"])
+@BOTH_CLIENTS
+def test_a_pull_consumer_reads_queue_by_queue(java: Java, shared_cluster: Cluster, client: str):
+    acknowledged = load(java, shared_cluster, of("Pull", client), client)
+    output = consume(
+        java, shared_cluster, "Pull", of("Pull", client), client, [of("group=CG_Pull", client), "suspend=3000"]
+    )
 
     messages = got(output)
     assert len(messages) == NUMBER
@@ -54,10 +62,12 @@ def test_a_pull_consumer_reads_queue_by_queue(java: Java, cluster: Cluster, clie
 
 
 @pytest.mark.proves("Consumers", "LitePull: subscribe, assign, seek, pause, resume, commit")
-@CLIENTS
-def test_a_lite_pull_consumer_subscribes_and_commits(java: Java, cluster: Cluster, client: str):
-    acknowledged = load(java, cluster, "Lite", client)
-    output = consume(java, cluster, "LitePull", "Lite", client, ["group=CG_Lite", f"count={NUMBER}"])
+@BOTH_CLIENTS
+def test_a_lite_pull_consumer_subscribes_and_commits(java: Java, shared_cluster: Cluster, client: str):
+    acknowledged = load(java, shared_cluster, of("Lite", client), client)
+    output = consume(
+        java, shared_cluster, "LitePull", of("Lite", client), client, [of("group=CG_Lite", client), f"count={NUMBER}"]
+    )
 
     messages = got(output)
     assert len(messages) == NUMBER
@@ -69,10 +79,10 @@ def test_a_lite_pull_consumer_subscribes_and_commits(java: Java, cluster: Cluste
 
 @pytest.mark.proves("Consumers", "LitePull: subscribe, assign, seek, pause, resume, commit")
 @CLIENTS
-def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, cluster: Cluster, client: str):
-    acknowledged = load(java, cluster, "Seek", client)
-    options = ["group=CG_Seek", "mode=assign", "seek=60", f"count={NUMBER - 4 * 60}"]
-    output = consume(java, cluster, "LitePull", "Seek", client, options)
+def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, shared_cluster: Cluster, client: str):
+    acknowledged = load(java, shared_cluster, of("Seek", client), client)
+    options = [of("group=CG_Seek", client), "mode=assign", "seek=60", f"count={NUMBER - 4 * 60}"]
+    output = consume(java, shared_cluster, "LitePull", of("Seek", client), client, options)
 
     messages = got(output)
     check_content(messages)
@@ -84,12 +94,12 @@ def test_a_lite_pull_consumer_assigns_and_seeks(java: Java, cluster: Cluster, cl
 @pytest.mark.proves("Queries", "by key, unique id, offset id and from the queue, at once")
 @CLIENTS
 def test_the_first_request_finds_the_last_message_of_a_load(
-    java: Java, cluster: Cluster, our_servers: OurServers, client: str
+    java: Java, shared_cluster: Cluster, shared_servers: OurServers, client: str
 ):
-    output = consume(java, cluster, "FindLast", "Find", client, ["count=5000", "threads=8"])
+    output = consume(java, shared_cluster, "FindLast", of("Find", client), client, ["count=5000", "threads=8"])
 
     found = rows(output, "FOUND")
     assert [row[0] for row in found] == ["pull", "key", "unique id", "offset id"]
     for way, place, wanted, n in found:
         assert (place, n) == (wanted, "5000"), way
-    assert our_servers.errors() == []
+    assert shared_servers.errors() == []

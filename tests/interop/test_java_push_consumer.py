@@ -81,6 +81,7 @@ async def test_a_java_and_a_python_member_share_the_queues(java: Java, cluster: 
         await share_and_take_over(Pair(java, cluster.address, "Share"))
 
 
+@pytest.mark.soak
 async def test_a_java_and_a_python_member_share_the_queues_of_apaches_broker(
     java: Java, java_namesrv: JavaServer, java_broker: JavaServer
 ):

@@ -10,7 +10,7 @@ from tests.support.rebalance_cases import ANSWERS, cases
 pytestmark = pytest.mark.java
 
 
-@pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+@pytest.mark.parametrize("client", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.soak)])
 def test_every_strategy_allocates_as_java_does(java: Java, tmp_path: Path, client: str):
     inputs, outputs = tmp_path / "in.txt", tmp_path / "out.txt"
     inputs.write_text("".join(f"{case.line()}\n" for case in cases()), encoding="utf-8")

@@ -37,7 +37,7 @@ def stored(cluster: Cluster, topic: str) -> int:
 
 @pytest.mark.proves("Request and reply, batches, types of messages", "requests are answered once, or time out")
 @pytest.mark.proves("Request and reply, batches, types of messages", "a reply to nobody is rejected and not stored")
-@pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+@pytest.mark.parametrize("client", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.soak)])
 def test_questions_are_answered_once_or_time_out(
     java: Java, our_servers: OurServers, cluster: Cluster, tmp_path: Path, client: str
 ):

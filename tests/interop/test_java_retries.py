@@ -117,7 +117,7 @@ def origins(clients: Scenario) -> list[tuple[str, ...]]:
     "`maxReconsumeTimes` of the consumer; that of the group (`retryMaxTimes`) for clients that say nothing",
 )
 @pytest.mark.proves("Retries and dead letters", "broadcasting never retries")
-@pytest.mark.parametrize("client", ["5.5.0", "4.9.8"])
+@pytest.mark.parametrize("client", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.soak)])
 def test_a_consumer_sets_the_retry_limit_and_broadcasting_never_retries(
     java: Java, our_servers: OurServers, client: str
 ):

@@ -226,8 +226,10 @@ def test_a_broker_killed_amid_transactions_checks_them(java: Java, our_servers: 
     "half messages, op messages and progress in RocketMQ's format: what begins under one broker is ended "
     "under the other",
 )
+# Each run takes over plain and popped messages (test_store_take_over.py); formats of transactions change rarely.
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", [pytest.param("ours", marks=pytest.mark.soak), "apache"])
+@pytest.mark.parametrize("first", ["ours", "apache"])
 def test_a_transaction_begun_under_one_broker_ends_under_the_other(
     java: Java, our_servers: OurServers, tmp_path: Path, first: str
 ):

@@ -1,6 +1,7 @@
 """Apache's mqadmin 5.5.0 and ours: the same command lines at the same clusters, Apache's and ours.
 
 Add a command as a row of CASES; tests/support/two_mqadmins.py explains the fields. Each row runs at both clusters.
+startMonitoring and clusterRT have no row, as Apache's never end.
 """
 
 import asyncio
@@ -94,6 +95,24 @@ def printed(text: str) -> list[tuple[str, ...]]:
     return sorted(each.groups() if each else (line,) for each, line in zip(found, lines(text), strict=True))
 
 
+def progress(text: str) -> tuple[Any, list[str]]:
+    """Return the queues of consumerProgress, and its sums; times of a queue and clients are empty or of one tool."""
+    rows, *sums = re.split(r"\n\s*\n", text.strip())
+    volatile = [title for title in ("LastTime", "Client IP") if f"#{title}" in rows]
+    return table(*volatile)(rows), lines("\n".join(sums))
+
+
+def moved(text: str) -> Any:
+    """Return the table of queues and their new offsets, below a line on the request that Apache's tool alone prints."""
+    return table()(text[text.index("#brokerName") :])
+
+
+def last_word(text: str) -> str:
+    """Return the outcome; ours also names the broker."""
+    return text.rsplit(maxsplit=1)[-1]
+
+
+RESET = "resetOffsetByTime -g {group} -t {topic} -s 1000"
 CASES = [
     # -- topics
     Case("topicList", any_order),
@@ -200,6 +219,42 @@ CASES = [
     Case("exportMetadata -c NoCluster -f {folder}", fails=True),
     Case("exportConfigs -c DefaultCluster -f {folder}", json_value, writes="configs.json"),
     Case("exportMetrics -c DefaultCluster -f {folder}", metrics, writes="metrics.json"),
+    # -- offsets, after which the group has offsets, and another group too
+    Case("consumerProgress -g {group}", progress, before=(RESET,)),
+    Case("consumerProgress -g {group} -t {topic}", progress, before=(RESET,)),
+    Case("consumerProgress -g {group} -s true", progress, before=(RESET,)),
+    Case("consumerProgress -g NoGroup", fails=True),
+    Case("consumerProgress", table(), before=(RESET,)),
+    Case("consumerStatus -g {group}", fails=True),
+    Case("consumerStatus -g NoGroup", fails=True),
+    Case("resetOffsetByTime -g {group} -t {topic} -s -1", moved, before=(RESET,)),
+    Case("resetOffsetByTime -g {group} -t {topic} -s now", moved, before=(RESET,)),
+    Case("resetOffsetByTime -g {group} -t {topic} -s 2020-01-01#00:00:00:000", moved),
+    Case("resetOffsetByTime -g {group} -t {topic} -s 1000", moved),
+    Case(
+        "resetOffsetByTime -g {group} -t {topic} -s -1 -b {broker} -q 0 -o 2", lambda text: lines(text)[-1].split()[-1]
+    ),
+    Case("resetOffsetByTime -g {group} -t NoTopic -s now", fails=True),
+    Case("resetOffsetByTime -g NoGroup -t {topic} -s now", fails=True),
+    Case("resetOffsetByTime -g {group} -t {topic} -s when", fails=True),
+    Case("skipAccumulatedMessage -g {group} -t {topic}", moved, before=(RESET,)),
+    Case("skipAccumulatedMessage -g {group} -t NoTopic", fails=True),
+    Case(
+        "cloneGroupOffset -s {group} -d CG_Clone -t {topic}", before=(RESET, "updateSubGroup -b {broker} -g CG_Clone")
+    ),
+    Case("updateSubGroup -b {broker} -g CG_Made -s true -m true -q 1 -r 5"),
+    Case("updateSubGroup -c DefaultCluster -g CG_Made -o true"),
+    Case("updateSubGroup -c NoCluster -g CG_Made", fails=True),
+    Case("setConsumeMode -b {broker} -g {group} -t {topic} -m POP -q 1"),
+    Case("setConsumeMode -c DefaultCluster -g {group} -t {topic} -m PULL"),
+    Case("setConsumeMode -c DefaultCluster -g {group} -t {topic} -m PUSH", fails=True),
+    # -- removal of what is not used
+    Case("cleanExpiredCQ -b {broker}", last_word),
+    Case("cleanExpiredCQ -c DefaultCluster", last_word),
+    Case("cleanUnusedTopic -b {broker}", last_word),
+    Case("cleanUnusedTopic -c DefaultCluster", last_word),
+    Case("deleteExpiredCommitLog -b {broker}", last_word),
+    Case("deleteExpiredCommitLog -c DefaultCluster", last_word),
 ]
 
 
@@ -221,6 +276,8 @@ async def fill(namesrv: str, broker: str) -> str:
     async with AdminClient(namesrv) as admin:
         await admin.create_and_update_topic_config(broker, TopicConfig(TOPIC, 2, 2))
         await admin.create_and_update_subscription_group_config(broker, SubscriptionGroupConfig(GROUP))
+        # As the first consumer of a group would.
+        await admin.create_and_update_topic_config(broker, TopicConfig(f"%RETRY%{GROUP}", 1, 1))
     async with Producer("PG_SideBySide", namesrv) as producer:
         for number in range(MESSAGES):
             message = Message(TOPIC, f"body {number}".encode(), tags="A", keys=[f"key{number}"])

@@ -56,6 +56,7 @@ async def test_calls_are_checked_by_the_users_of_apaches_broker(java: Java):
         authentication_enabled=True,
         authorization_enabled=True,
         inner_client_authentication_credentials=INNER,
+        accept_unproven_users=True,
     )
     async with (
         running(cluster_port(proxy, "proxy", LOOPBACK)) as port,

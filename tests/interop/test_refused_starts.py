@@ -66,6 +66,7 @@ def test_a_slave_with_a_masters_id_is_rejected(our_servers: OurServers, tmp_path
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.long
 def test_a_port_in_use_is_named_and_the_store_stays_whole(our_servers: OurServers, tmp_path: Path):
     with socket.create_server(("127.0.0.1", free_ports(-2, 1))) as holder:
         port = holder.getsockname()[1]

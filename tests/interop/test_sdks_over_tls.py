@@ -44,7 +44,10 @@ def started(language: str, served: Served, home: Path, secret: str = JOE[1]) -> 
     return SdkProcess.start(language, served.endpoints, home, variables)
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize(
+    "language",
+    ["python", "go", pytest.param("java", marks=pytest.mark.java), pytest.param("node", marks=pytest.mark.soak)],
+)
 def test_an_sdk_sends_and_receives(served: Served, language: str, tmp_path: Path):
     sdk = started(language, served, tmp_path)
     try:

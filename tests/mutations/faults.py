@@ -26,6 +26,7 @@ OUTGOING_REQUESTS = "tests/unit/transport/test_outgoing_requests.py"
 DECODERS = "tests/property/test_fuzz_decoders.py::test_any_input_is_accepted_or_rejected"
 REQUESTS = "tests/property/test_fuzz_requests.py::test_requests_with_damage_are_answered"
 FOUND_MESSAGES = "tests/integration/test_access_to_found_messages.py"
+ACCESS_STORE = "tests/unit/auth/test_access_store.py"
 EACH_CODE = "tests/integration/test_access_to_each_code.py"
 SIGNED_RUNS = "tests/property/test_signed_runs.py"
 RUNS = "tests/property/test_send_runs.py::test_one_special_send_among_others_is_handled_as_if_alone"
@@ -261,16 +262,30 @@ MUTATIONS = (
     ),
     Mutation(
         "signed run: a text is signed without its escapes resolved",
-        "signed_runs._unescaped",
-        'b"\\\\" in joined',
-        "False",
+        "signed_runs._decoded",
+        "list(map(str.encode, _decode_texts(b'[\"%b\"]' % b'\",\"'.join(texts))))",
+        'list(map(lambda text: text.replace(rb"\\u0001", b"\\x01").replace(rb"\\u0002", b"\\x02"), texts))',
         SIGNED_RUNS,
     ),
     Mutation(
         "signed run: a body is not signed",
-        "SignedRuns._checked",
-        "zip(*each, bodies)",
-        "zip(*each)",
+        "SignedRuns._checked_run",
+        "zip(*signed_pieces, bodies)",
+        "zip(*signed_pieces)",
+        SIGNED_RUNS,
+    ),
+    Mutation(
+        "signed request alone: its body is not signed",
+        "SignedRuns._checked_one",
+        "signer.grant(connection, content % signed_of(signed), body, values[signature])",
+        "signer.grant(connection, content % signed_of(signed), b'', values[signature])",
+        SIGNED_RUNS,
+    ),
+    Mutation(
+        "signed request: a decision outlives the policies that it followed",
+        "Signer._current_key",
+        "version != self._version_seen",
+        "self._version_seen is None",
         SIGNED_RUNS,
     ),
     Mutation(
@@ -282,7 +297,7 @@ MUTATIONS = (
     ),
     Mutation(
         "signed run: no right is needed",
-        "SignedRuns._checked",
+        "SignedRuns._kind",
         "self._rights(constant)",
         "()",
         SIGNED_RUNS,
@@ -942,6 +957,34 @@ self._ready.append(entry)
         "tests/unit/ha/test_ha_handshake.py",
     ),
     Mutation(
+        "proxy: a HelloRetryRequest counts as the answer to a client",
+        "RelayedHandshake._has_server_hello",
+        "self._handshake_records > is_retry",
+        "self._handshake_records > 0",
+        "tests/unit/proxy/test_relayed_handshake.py",
+    ),
+    Mutation(
+        "proxy: a handshake that waits for its place is not read",
+        "_Accepted.data_received",
+        "self.first_bytes = data",
+        "self.first_bytes = data\nself.transport.pause_reading()",
+        "tests/unit/proxy/test_first_byte_relay.py::test_a_handshake_that_waits_is_read_on",
+    ),
+    Mutation(
+        "auth: users and policies count before they are on disk",
+        "AccessStore._write_newest",
+        "loop = asyncio.get_running_loop()",
+        "loop = asyncio.get_running_loop()\nself._published, self.rules = state, AccessRules(state.users, state.acls)",
+        ACCESS_STORE,
+    ),
+    Mutation(
+        "auth: users that a failed write left on disk stay there",
+        "AccessStore._write_newest",
+        "self._is_unsure = True",
+        "self._is_unsure = False",
+        ACCESS_STORE,
+    ),
+    Mutation(
         "auth: a copy of users that was changed on its way is taken",
         "SecretSeal.check_copy",
         "not hmac.compare_digest(self.copy_tag(nonce, copy).encode(), tag.encode())",
@@ -953,14 +996,14 @@ self._ready.append(entry)
         "AccessStore._check_time",
         "ahead_ms > MAX_AHEAD_MS or version.counter > _MAX_COUNTER",
         "False",
-        "tests/unit/auth/test_access_store.py",
+        ACCESS_STORE,
     ),
     Mutation(
         "auth: an older copy of users is taken",
         "_is_newer",
         "(one.timestamp, one.counter) > (other.timestamp, other.counter)",
         "True",
-        "tests/unit/auth/test_access_store.py",
+        ACCESS_STORE,
     ),
     Mutation(
         "client: members divide queues in the order of the answer",

@@ -131,6 +131,7 @@ async def test_a_crash_during_recovery(tmp_path: Path, flush_disk_type: str) -> 
     assert await crash_twice(tmp_path, flush_disk_type, seed=2, step=97) > 10
 
 
+@pytest.mark.long
 @pytest.mark.proves("What is promised", "power loss, at any point")
 @pytest.mark.proves("What is promised", "a new message and the committed offsets")
 @pytest.mark.timeout(600)

@@ -135,6 +135,7 @@ async def told(operations: list[tuple[Any, ...]], *, plain: bool) -> list[Any]:
             return broker.told
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @example([*BOTH, ("reset", 0, None), ("reset", 1, None), ("pop", -1, 1, "*"), ("pop", -1, 6, "*")])
 @example([*BOTH, ("set", 0, 4), ("set", 1, 4), ("pop", -1, 1, "*"), ("set", 0, 1), ("set", 1, 1), ("pop", -1, 1, "*")])

@@ -44,6 +44,7 @@ class FakeConnection:
         self._collected: list[tuple[Command, Any]] = []
         self.writes = 0
         self.close_reason: str | None = None
+        self.failures = 0
 
     def answer(self, command: Command, make: Callable[[], Answer]) -> None:
         self._collected.append((command, make()))
@@ -66,6 +67,9 @@ class FakeConnection:
 
     def close_after_batch(self, reason: str) -> None:
         self.close(reason)
+
+    def note_failure(self) -> None:
+        self.failures += 1
 
 
 class FakeClient(FakeConnection):

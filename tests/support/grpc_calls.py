@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 
+from rocketbroker.common.certificates import ServerCertificate
 from rocketbroker.proxy import messaging_pb2
 from rocketbroker.proxy.grpc_server import SERVICE
 
@@ -36,12 +37,23 @@ def method(channel: grpc.Channel | grpc.aio.Channel, name: str) -> Callable[...,
     return called
 
 
-def send_once(endpoints: str, topic: str, body: bytes, authority: bytes = b"") -> int:
-    """Send a message and return the code of the reply's status; over TLS with the certificate of an authority."""
+def send_once(
+    endpoints: str, topic: str, body: bytes, authority: bytes = b"", own: ServerCertificate | None = None
+) -> int:
+    """Send a message and return the code of the reply's status.
+
+    Args:
+        endpoints: address of the port.
+        topic: topic of the message.
+        body: its body.
+        authority: certificate of the authority of the port; plain text without it.
+        own: key and certificate of the client.
+    """
     message_id = f"01{secrets.token_hex(16).upper()}"
     system = messaging_pb2.SystemProperties(message_id=message_id, message_type=messaging_pb2.NORMAL)
     sent = messaging_pb2.Message(topic=messaging_pb2.Resource(name=topic), body=body, system_properties=system)
-    trusted = grpc.ssl_channel_credentials(authority) if authority else None
+    key, chain = (None, None) if own is None else (own.key, own.chain)
+    trusted = grpc.ssl_channel_credentials(authority, key, chain) if authority else None
     with grpc.secure_channel(endpoints, trusted) if trusted else grpc.insecure_channel(endpoints) as channel:
         reply = method(channel, "SendMessage")(messaging_pb2.SendMessageRequest(messages=[sent]))
     return int(reply.status.code)

@@ -19,7 +19,7 @@ class ControlledBroker(InProcessBroker):
     """The broker of a controller, to which topics and groups are added."""
 
     def __init__(self, controller: BrokerController) -> None:
-        super().__init__(controller._settings.broker, controller, controller._polling)
+        super().__init__(controller._settings.broker, controller, controller.polling)
         self.controller = controller
 
     def add_topic(self, name: str, message_type: str = "", queues: int = 4) -> None:

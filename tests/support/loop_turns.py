@@ -1,5 +1,6 @@
 """Turns of a coroutine: what it does between two awaits, counted in lines, which no busy machine changes."""
 
+import gc
 import sys
 from collections.abc import Coroutine, Generator
 from types import FrameType
@@ -27,6 +28,9 @@ class _Traced:
         steps = self._work.__await__()
         while True:
             self._lines, before = 0, sys.gettrace()
+            # A collection runs finalizers and callbacks of weak references, in Python: of whatever earlier tests left.
+            collects = gc.isenabled()
+            gc.disable()
             sys.settrace(self._count)
             try:
                 awaited = steps.send(None)
@@ -34,6 +38,8 @@ class _Traced:
                 return [*turns, self._lines]
             finally:
                 sys.settrace(before)
+                if collects:
+                    gc.enable()
             turns.append(self._lines)
             yield awaited
 

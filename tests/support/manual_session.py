@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 200
 SERVERS = ("mqdev", "mqnamesrv", "mqbroker", "mqproxy")
 INSTALLS = (["pip", "install"], ["npm", "install"], ["go", "get"])
-ENDING = {"--demo", "--version", "-h", "--help", "-p", "-m"}  # options with which a server command ends by itself
+# Options with which a server command ends by itself.
+ENDING = {"--demo", "--check", "--version", "-h", "--help", "-p", "-m"}
 COMMENT = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
 # What differs from run to run: paths of temporary files, times, hexadecimal ids, numbers.
 VARIABLE = re.compile(r"/tmp/[\w./-]+|[0-9A-F]{12,}|\d[\d,.:]*(?:-\d\d-[\w.:]+)?")

@@ -53,8 +53,8 @@ class SdkProcess:
             language: one of those of the SDKs.
             endpoints: "host:port" of the proxy.
             home: takes its output and the SDK's logs.
-            variables: of its environment. The drivers of Python and Go sign by SDK_ACCESS_KEY and SDK_SECRET_KEY; that
-                of Python uses TLS with SDK_TLS, as that of Go always does.
+            variables: of its environment. The drivers of Python, Go, Java and Node sign by SDK_ACCESS_KEY and
+                SDK_SECRET_KEY; those of Python and Node use TLS with SDK_TLS, as those of Go and Java always do.
         """
         log = home / f"{language}.out"
         with log.open("wb") as out:

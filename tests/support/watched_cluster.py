@@ -54,8 +54,9 @@ class WatchedCluster:
         ]
         self.namesrv = self.servers.namesrv(**exporter[0])
         address = self.namesrv.address
-        self._grpc = free_ports()
-        grpc: dict[str, Any] = {"grpcServerEnable": "true", "grpcServerPort": self._grpc}
+        port = free_ports()
+        self.grpc_port = f"{LOOPBACK}:{port}"
+        grpc: dict[str, Any] = {"grpcServerEnable": "true", "grpcServerPort": port}
         self.master = self.servers.broker(address, None, **exporter[1], **grpc, flushDiskType="SYNC_FLUSH")
         self.slave = self.servers.broker(address, None, **exporter[2], brokerRole="SLAVE", brokerId=1)
         self.small = self._small_broker(address, exporter[3])
@@ -78,7 +79,7 @@ class WatchedCluster:
     def make_traffic(self) -> None:
         """Send and consume, also by gRPC, refuse a pull, and make a dead letter."""
         self.script.run()
-        assert send_once(f"{LOOPBACK}:{self._grpc}", TOPIC, b"body") == OK
+        assert send_once(self.grpc_port, TOPIC, b"body") == OK
         self._refuse_and_bury(self.script.send(""))
 
     def make_dead_letter(self) -> None:
@@ -114,9 +115,14 @@ def queries() -> dict[str, str]:
     return found
 
 
-async def _load(namesrv: str) -> None:
-    """Send and consume; one group stands still for a while, and catches up."""
+async def _load(namesrv: str, grpc_port: str) -> None:
+    """Send and consume, also by gRPC; one group stands still for a while, and catches up."""
     began = time.monotonic()
+
+    async def send_by_grpc() -> None:
+        while time.monotonic() < began + RECORDED_S:
+            assert await asyncio.to_thread(send_once, grpc_port, "Orders", bytes(400)) == OK
+            await asyncio.sleep(0.1)
 
     async def send() -> None:
         async with Producer("orders", namesrv) as producer:
@@ -136,7 +142,7 @@ async def _load(namesrv: str) -> None:
                 if is_held and HELD_S[0] < elapsed < HELD_S[1]:
                     await asyncio.sleep(HELD_S[1] - elapsed)
 
-    sending = asyncio.create_task(send())
+    sending = asyncio.gather(send(), send_by_grpc())
     consuming = [
         asyncio.create_task(consume("billing", "Orders", is_held=True)),
         asyncio.create_task(consume("bank", "Payments", is_held=False)),
@@ -157,7 +163,7 @@ def record() -> dict[str, Any]:
                 for topic in ("Orders", "Payments"):
                     make_topic(cluster.master.address, cluster.namesrv.address, topic, 4)
                 began = time.time()
-                asyncio.run(_load(cluster.namesrv.address))
+                asyncio.run(_load(cluster.namesrv.address, cluster.grpc_port))
                 found: dict[str, Any] = {}
                 for name, query in queries().items():
                     panel, _, legend = name.partition(": ")

@@ -98,6 +98,7 @@ def test_files_in_the_callers_directory_are_not_taken_for_modules(checkout: Path
     assert call(checkout / "bin" / "mqnamesrv", cwd=tmp_path).returncode == 7
 
 
+@pytest.mark.long
 def test_an_interrupt_reaches_the_program_itself(checkout: Path):
     command = [str(checkout / "bin" / "mqnamesrv"), "wait"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

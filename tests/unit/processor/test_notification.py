@@ -1,6 +1,5 @@
 """Notifications of messages to pop, the number of held pops, and the roll-back of a RocksDB that is not there."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,7 +33,7 @@ from rocketbroker.store.read.message_fetcher import MessageFetcher
 from tests.support.fakes import FakeConnection
 from tests.support.pop_broker import TOPIC, PopBroker
 from tests.support.running import running
-from tests.support.waiting import turns
+from tests.support.waiting import turns, until
 
 
 class Asked:
@@ -106,7 +105,7 @@ async def test_a_request_waits_for_a_message(asked: Asked):
     assert asked.notify(poll_time=10_000) is HELD
     asked.broker.send(queue_id=1)
     asked.notifications.arriving(TOPIC, 1, 1, 0)
-    await asyncio.sleep(0.01)
+    await until(lambda: asked.connection.answers)
 
     ((_, answer),) = asked.connection.answers
     assert answer.header == YES

@@ -92,7 +92,7 @@ class Served:
         return await self.service.ack_message(ack(*handles, topic=topic), CONTEXT)
 
     def held_pops(self) -> int:
-        return self.broker.controller._polling.polling_num("Orders", "billing", -1)
+        return self.broker.controller.polling.polling_num("Orders", "billing", -1)
 
     def dead_letters(self) -> list[bytes]:
         return [each.body for each in read_queue(self.broker.controller.store, "%DLQ%billing", 0)]

@@ -203,7 +203,7 @@ async def test_a_client_that_never_sent_settings_is_served(served: Served):
 async def test_a_client_that_goes_while_it_receives_leaves_its_messages(served: Served):
     await served.ack(await served.received())
     waiting = asyncio.create_task(served.receive())
-    await until(lambda: served.broker.controller._polling.polling_num("Orders", "billing", -1))
+    await until(lambda: served.broker.controller.polling.polling_num("Orders", "billing", -1))
     client = served.service._clients.of(CONTEXT)
     client.is_gone = True
     await served.service.send_message(SendMessageRequest(messages=[message(b"2")]), OTHER)

@@ -11,7 +11,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -42,7 +44,13 @@ public final class Sdk {
     private static ClientConfiguration configuration;
 
     public static void main(String[] args) throws Exception {
-        configuration = ClientConfiguration.newBuilder().setEndpoints(args[0]).build();
+        ClientConfigurationBuilder settings = ClientConfiguration.newBuilder().setEndpoints(args[0]);
+        String accessKey = System.getenv("SDK_ACCESS_KEY");
+        if (accessKey != null) {
+            settings.setCredentialProvider(
+                new StaticSessionCredentialsProvider(accessKey, System.getenv("SDK_SECRET_KEY")));
+        }
+        configuration = settings.build();
         JsonObject ready = event("ready");
         Properties metadata = new Properties();
         metadata.load(ClientServiceProvider.class.getResourceAsStream("/rocketmq.metadata.properties"));

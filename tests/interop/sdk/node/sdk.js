@@ -3,14 +3,21 @@
 /**
  * The official Node SDK under a test's control: commands on stdin, events on stdout, both one JSON object a line, as
  * tests/support/sdk_process.py lists them. The argument is the address of the proxy; transport is the SDK's default,
- * plaintext.
+ * plaintext, or TLS with SDK_TLS; SDK_ACCESS_KEY and SDK_SECRET_KEY sign.
  */
 const readline = require('node:readline');
 const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
 const { FilterType, TransactionResolution } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb');
 
 const log = (...words) => console.error(...words);
-const common = { endpoints: process.argv[2], namespace: '', logger: { info() {}, debug() {}, warn: log, error: log } };
+const { SDK_TLS, SDK_ACCESS_KEY, SDK_SECRET_KEY } = process.env;
+const common = {
+  endpoints: process.argv[2],
+  namespace: '',
+  sslEnabled: SDK_TLS !== undefined,
+  sessionCredentials: SDK_ACCESS_KEY && { accessKey: SDK_ACCESS_KEY, accessSecret: SDK_SECRET_KEY },
+  logger: { info() {}, debug() {}, warn: log, error: log },
+};
 const clients = new Map();
 const received = new Map();
 const deliveries = new Map();

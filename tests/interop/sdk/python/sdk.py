@@ -5,6 +5,7 @@ plaintext, or TLS with SDK_TLS; SDK_ACCESS_KEY and SDK_SECRET_KEY sign. It runs 
 nothing of ours.
 """
 
+import asyncio
 import importlib.metadata
 import json
 import os
@@ -28,6 +29,7 @@ from rocketmq import (
     TransactionResolution,
 )
 from rocketmq.grpc_protocol import FilterType
+from rocketmq.v5.client.connection.rpc_client import RpcClient
 
 credentials = Credentials(os.environ.get("SDK_ACCESS_KEY", ""), os.environ.get("SDK_SECRET_KEY", ""))
 configuration = ClientConfiguration(sys.argv[1], credentials)
@@ -106,6 +108,8 @@ def simple(command):
 
 
 def begin(command, client):
+    # The SDK does so in the thread that opens its connection, which may be one of its own; a start in another fails.
+    asyncio.set_event_loop(RpcClient.get_channel_io_loop())
     client.startup()
     clients[command["name"]] = client
 

@@ -129,6 +129,7 @@ def test_a_selected_topic_is_read_through_its_queue(
     assert rows_of(address, selection=Selection(topics={"T5"})) == expected
 
 
+@pytest.mark.long
 def test_a_time_range_reads_little(made: tuple[str, Path], reads: list[int]) -> None:
     address, root = made
     selection = Selection(1_795_255_000_000 + 500_000, 1_795_255_000_000 + 520_000)

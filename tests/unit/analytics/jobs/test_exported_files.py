@@ -95,8 +95,12 @@ def export(target: Path, until: int, during: Callable[[], object] = lambda: None
 
 def exported(target: Path) -> list[int]:
     """Return the messages that a reader of the folder finds."""
-    files = target.glob("*/*/part-*")
-    return sorted(offset for file in files for offset in pq.read_table(file)["physical_offset"].to_pylist())
+    return sorted(offset for file in target.glob("*/*/part-*") for offset in offsets_in(file))
+
+
+def offsets_in(file: Path) -> list[int]:
+    found: list[int] = pq.ParquetFile(file).read(["physical_offset"])[0].to_pylist()
+    return found
 
 
 def state(target: Path) -> ExportState | None:
@@ -109,6 +113,17 @@ def _attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(taskAttemptId=lambda: next(numbers)))
 
 
+@pytest.fixture
+def two_exports(tmp_path: Path) -> Path:
+    """A folder with the five files of two exports; tests change copies of it."""
+    folder = tmp_path / "two-exports"
+    for until in (2, 5):
+        export(folder, until)
+    assert len([*folder.glob("*/*/part-*")]) == 5
+    return folder
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("before", [0, 20])
 @pytest.mark.parametrize("how", ["before", "after", "killed"])
 def test_an_export_that_fails_anywhere_is_continued(
@@ -148,15 +163,13 @@ def test_an_export_that_fails_anywhere_is_continued(
     assert failing > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["before", "after", "killed"])
 def test_a_compaction_that_fails_anywhere_loses_and_repeats_no_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    tmp_path: Path, two_exports: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     for failing in count(1):
-        target = tmp_path / str(failing)
-        for until in (2, 5):
-            export(target, until)
-        assert len([*target.glob("*/*/part-*")]) == 5
+        target = shutil.copytree(two_exports, tmp_path / str(failing))
         disk = Disk(file_system(place_of(target))[0], failing, how)
         with monkeypatch.context() as patched:
             patched.setattr(exported_files, "file_system", lambda place, disk=disk: (disk, file_system(place)[1]))
@@ -181,7 +194,7 @@ def named(target: Path) -> list[int]:
     """Return the messages of the files that count."""
     found = state(target)
     assert found is not None
-    return sorted(n for name in found.files for n in pq.read_table(target / name)["physical_offset"].to_pylist())
+    return sorted(offset for name in found.files for offset in offsets_in(target / name))
 
 
 def test_joined_files_have_the_order_of_the_log_and_only_the_last_is_joined_again(tmp_path: Path) -> None:
@@ -371,16 +384,15 @@ def interleaved(target: Path, at: int, first: Callable[[], object], second: Call
     return files.calls >= at
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("second", ["export", "compact"])
 @pytest.mark.parametrize("first", ["export", "compact"])
 def test_of_two_changes_of_a_local_folder_at_once_one_fails_and_nothing_is_lost(
-    tmp_path: Path, first: str, second: str
+    tmp_path: Path, two_exports: Path, first: str, second: str
 ) -> None:
     outcomes = set()
     for at in count(1):
-        target = tmp_path / str(at)
-        for until in (2, 5):
-            export(target, until)
+        target = shutil.copytree(two_exports, tmp_path / str(at))
         changes: dict[str, Callable[[], object]] = {
             "export": lambda target=target: export(target, 8),  # type: ignore[misc]
             "compact": lambda target=target: compact(target),  # type: ignore[misc]

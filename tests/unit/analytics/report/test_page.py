@@ -98,6 +98,7 @@ def test_an_empty_store_has_a_page_that_says_so():
     assert "All of the log is readable." in found.texts
 
 
+@pytest.mark.long
 def test_page_and_pictures_are_written(tmp_path: Path):
     output = tmp_path / "report.html"
     output.write_text("old")

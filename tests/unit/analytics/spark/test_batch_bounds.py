@@ -107,6 +107,7 @@ def time_bounds(data: st.DataObject, topics: list[str]) -> list[Any]:
     return [{topic: START_MS + pair[which] * STEP_MS for topic, pair in drawn.items()} for which in (0, 1)]
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_rows_are_those_of_a_plain_filter(stores: Stores, data: st.DataObject):

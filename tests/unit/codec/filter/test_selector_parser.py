@@ -201,6 +201,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=40).map(" ".join) | st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=40))
 def test_any_text_is_an_expression_or_is_rejected_at_a_place_in_it(text: str):

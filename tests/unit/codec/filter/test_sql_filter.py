@@ -191,6 +191,7 @@ def wanted(tree: Any, properties: dict[str, str]) -> bool:
 PROPERTIES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(PROPERTY_VALUES))
 
 
+@pytest.mark.long
 @pytest.mark.proves("Filters", "SQL92 by RocketMQ's grammar and three-valued logic, as Apache's own filter says")
 @settings(max_examples=300, deadline=None)
 @given(TREES, st.lists(PROPERTIES, min_size=1, max_size=40))

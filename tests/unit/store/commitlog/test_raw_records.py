@@ -48,6 +48,7 @@ class TestWholeRecords:
             found = whole_records((first + second)[:length], 0, FILE, FILE)
             assert found == (RawRecords(length // 100 * 100, [None, 9, 5][length // 100]))
 
+    @pytest.mark.long
     @pytest.mark.parametrize("free", [1 << 20, 20_000])
     def test_many_records_are_found_like_few(self, monkeypatch: pytest.MonkeyPatch, free: int):
         begin = (1 << 20) - free
