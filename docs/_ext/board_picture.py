@@ -22,6 +22,9 @@ PANELS: Final = {
     "Lag by queue": "messages",
     "Requests": "requests/s",
     "Used share of the disk": "",
+    "gRPC calls": "calls/s",
+    "Time of gRPC calls": "s",
+    "Open gRPC calls, and proxies": "",
     "Longest hold of the event loop": "s",
 }
 _COLUMNS: Final = 3

@@ -102,8 +102,9 @@ Not a command of RocketMQ. Asks all name servers and brokers, and the clients of
 its evidence and a remedy: an advertised address that does not answer, a name server that does not, brokers that are not
 registered everywhere or not any more, topics without a route (with the cause), clients of a group that subscribe
 differently or use different name servers, queues that nobody consumes, a disk near its watermark, stores that take no
-message, slaves that are behind, clocks that differ, and files or mappings near their limit. It also reports `brokers`
-that the file of clusters lists for a cluster and no name server has. The exit code is 1 if it finds a fault. Works with
+message, slaves that are behind, clocks that differ, files or mappings near their limit, certificates that expire or
+name another host, and clients in plain text at brokers with TLS. It also reports `brokers` that the file of clusters
+lists for a cluster and no name server has. The exit code is 1 if it finds a fault. Works with
 servers of Apache RocketMQ, by what they report. [Find out why](../operations/find-out-why.md) shows it at work. In
 JSON: `findings` with `check`, `severity`, `subject`, `evidence` and `remedy`, and `unknown`, a line for each server or
 client that did not say what it was asked.""",
@@ -145,7 +146,9 @@ error (exit code 1); Apache's tool reports success. In JSON: `topic`, `clusterNa
     "topicStatus": (
         """\
 Prints one row for each queue, including empty ones. In JSON: `topic`, `queues` with `brokerName`, `queueId`,
-`minOffset`, `maxOffset` and `lastUpdateTimestamp`, and `topicPutTps`.""",
+`minOffset`, `maxOffset` and `lastUpdateTimestamp`, `topicPutTps`, `silentBrokers` and `failedBrokers`. A broker that
+does not answer, or answers with an error, has a row of dashes and is named on stderr: the rows of the others are
+printed, and the exit code is 1.""",
         "mqadmin topicStatus -n 127.0.0.1:9876 -t TopicTest",
     ),
     "brokerStatus": (
@@ -282,11 +285,14 @@ Writes `metrics.json`. A figure that a broker does not tell is 0 or missing. In 
     ),
     "consumerProgress": (
         """\
-Without `-g` there is one row for each group. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`,
-`tps`, `diffTotal` and `silentBrokers`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal`, `inflightTotal` and
-`silentBrokers`. A group with clients has a row for each queue that they subscribe to; one without a committed offset
-counts from 0. A broker that does not answer has a row of dashes and an error on stderr: the totals lack its queues, and
-the exit code is 1.""",
+Without `-g` there is one row for each group; with `-c`, which Apache's tool then ignores, one for each group of that
+cluster, with its progress there. In JSON: `groups` with `group`, `count`, `version`, `type`, `model`, `tps`,
+`diffTotal`, `silentBrokers` and `failedBrokers`; with `-g`: `group`, `queues`, `consumeTps`, `diffTotal`,
+`inflightTotal`, `silentBrokers` and `failedBrokers`. A group with clients has a row for each queue that they subscribe
+to; one without a committed offset counts from 0. A group that exists has no rows before its first consumer comes, and a
+line says so if all brokers answer. A broker that does not answer (`silentBrokers`), or answers with an error
+(`failedBrokers`), has a row of dashes and its `addr` and `error` on stderr: the totals lack its queues, and the exit
+code is 1.""",
         "mqadmin consumerProgress -n 127.0.0.1:9876 -g CG_Test",
     ),
     "popStatus": (

@@ -27,6 +27,7 @@ FEATURES = (
     "Consumers",
     "POP, by Apache's tests",
     "POP and the gRPC port",
+    "TLS, by Apache's tests",
     "Request and reply, batches, types of messages",
     "Queries",
 )
@@ -46,6 +47,11 @@ expectation is contradicted by design: PopOrderlyIT and ChangeInvisibleTimeMidMs
 third of three ordered messages, and expect the third again after the second. Here it does not come again: an
 acknowledgement is a promise, in order as well ([POP](../reference/pop.md)). BatchChangeInvisibleTimeIT is of a version
 after 5.5.0.
+
+*TLS, by Apache's tests* names those of Apache RocketMQ about TLS. The integration tests start Apache's servers in their
+own process, so their scenarios run here step by step, with the official client. One case of TlsTest ends otherwise by
+design: a server that asks for certificates of clients also verifies them
+([Security](../operations/security.md#encrypt-connections)).
 """
 
 
