@@ -1,7 +1,5 @@
 """A broker's gRPC port with access control: calls of signed and of other clients."""
 
-import hashlib
-import hmac
 import json
 import logging
 import threading
@@ -16,9 +14,8 @@ from rocketbroker.codec.remoting.request_code import RequestCode as Code
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.testing import RocketMQServer
 from tests.integration.test_access_control import INNER, JOE, PROPERTIES, ROOT, TOPIC, Cluster
-from tests.support.grpc_calls import METADATA, method
+from tests.support.grpc_calls import METADATA, method, signed
 
-DATE = "20260101T000000Z"
 T, G, OTHER = (pb.Resource(name=name) for name in (TOPIC, "CG_Grpc", "Elsewhere"))
 CALLS = [
     ("QueryRoute", pb.QueryRouteRequest(topic=T)),
@@ -36,12 +33,6 @@ CALLS = [
     ("RecallMessage", pb.RecallMessageRequest(topic=T, recall_handle="h")),
     ("SendMessage", pb.SendMessageRequest(messages=[pb.Message(topic=T, body=b"x")])),
 ]
-
-
-def signed(user: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    digest = hmac.digest(user[1].encode(), DATE.encode(), hashlib.sha1).hex()
-    text = f"MQv2-HMAC-SHA1 Credential={user[0]}, SignedHeaders=x-mq-date-time, Signature={digest}"
-    return (*METADATA, ("x-mq-date-time", DATE), ("authorization", text))
 
 
 @pytest.fixture(scope="module")

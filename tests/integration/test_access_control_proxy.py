@@ -13,8 +13,8 @@ from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.proxy import messaging_pb2 as pb
 from rocketbroker.testing import RocketMQServer
 from tests.integration.test_access_control import JOE, PROPERTIES, TOPIC, Cluster
-from tests.integration.test_access_control_grpc import T, signed
-from tests.support.grpc_calls import METADATA, method
+from tests.integration.test_access_control_grpc import T
+from tests.support.grpc_calls import METADATA, method, signed
 from tests.support.ports import LOOPBACK
 from tests.support.running import running
 from tests.support.waiting import LIMIT_S

@@ -13,8 +13,7 @@ from rocketbroker.codec.remoting.bodies.auth import AclInfo, PolicyEntryInfo, Po
 from rocketbroker.codec.remoting.bodies.topic_config import TopicConfig
 from rocketbroker.common.config.proxy_config import ProxyConfig
 from rocketbroker.proxy import messaging_pb2 as pb
-from tests.integration.test_access_control_grpc import signed
-from tests.support.grpc_calls import METADATA, method
+from tests.support.grpc_calls import METADATA, method, signed
 from tests.support.java import Java
 from tests.support.ports import LOOPBACK
 from tests.support.running import running

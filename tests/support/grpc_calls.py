@@ -1,5 +1,7 @@
 """Calls of the gRPC service by grpcio alone, for tests."""
 
+import hashlib
+import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +22,14 @@ def metadata_of(client_id: str) -> tuple[tuple[str, str], ...]:
 
 
 METADATA = metadata_of("client-1")
+_DATE = "20260101T000000Z"
+
+
+def signed(user: tuple[str, str], client_id: str = "client-1") -> tuple[tuple[str, str], ...]:
+    """Return what a client of a user, ``(name, secret)``, sends with each call."""
+    digest = hmac.digest(user[1].encode(), _DATE.encode(), hashlib.sha1).hex()
+    text = f"MQv2-HMAC-SHA1 Credential={user[0]}, SignedHeaders=x-mq-date-time, Signature={digest}"
+    return (*metadata_of(client_id), ("x-mq-date-time", _DATE), ("authorization", text))
 
 
 def method(channel: grpc.Channel | grpc.aio.Channel, name: str) -> Callable[..., Any]:
