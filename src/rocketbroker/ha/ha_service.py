@@ -28,7 +28,7 @@ from rocketbroker.store.commitlog.put_message import (
 from rocketbroker.store.message_appender import MessageAppender
 from rocketbroker.transport.access import ProtectedMode, is_this_machine
 from rocketbroker.transport.failed_connections import admitting
-from rocketbroker.transport.remoting_server import listen
+from rocketbroker.transport.remoting_server import close_servers, listen
 from rocketbroker.transport.tls_transport import FirstByte, ServerTls
 
 log = logging.getLogger(__name__)
@@ -319,9 +319,8 @@ class HAService:
 
     async def stop(self) -> None:
         """Close the port, and all connections once the slaves have the log or ``slaveTimeout`` has passed."""
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        servers, self._servers = self._servers, []
+        await close_servers(servers)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._config.slave_timeout / 1000
         while any(each.is_behind for each in self.connections) and loop.time() < deadline:

@@ -28,7 +28,7 @@ from rocketbroker.transport.endpoint import ConnectionCount, rejected_by_cause
 from rocketbroker.transport.failed_connections import FailedConnections, admitting, peer_key
 from rocketbroker.transport.handshake_limits import HandshakeLimits
 from rocketbroker.transport.peer_limits import DEFAULT_LIMITS, ConnectionLimits
-from rocketbroker.transport.remoting_server import bind_sockets, close_sockets, listen, port_of
+from rocketbroker.transport.remoting_server import bind_sockets, close_servers, close_sockets, listen, port_of
 from rocketbroker.transport.tls_transport import MOST_BEFORE_HANDSHAKE
 
 log = logging.getLogger(__name__)
@@ -113,18 +113,17 @@ class FirstByteRelay:
                 self._servers.append(await loop.create_server(new_connection, sock=sock, backlog=_BACKLOG))
         except BaseException:
             close_sockets(sockets)
-            self.stop_accepting()
+            await self.stop_accepting()
             raise
 
-    def stop_accepting(self) -> None:
+    async def stop_accepting(self) -> None:
         """Release the port; connections stay open."""
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        servers, self._servers = self._servers, []
+        await close_servers(servers)
 
     async def stop(self) -> None:
         """Close connections, those that the other end has closed after their last bytes were sent."""
-        self.stop_accepting()
+        await self.stop_accepting()
         # Handshakes first: the end of one would begin another.
         for end in self._ends:
             end.release_handshake()

@@ -267,7 +267,7 @@ class GrpcServer:
     async def stop(self) -> None:
         """Stop accepting, end open calls, and close all connections, in a limited time."""
         if self._relay is not None:
-            self._relay.stop_accepting()
+            await self._relay.stop_accepting()
         if self._server is not None:
             server, self._server = self._server, None
             log.info("gRPC port: stopping; open calls end")

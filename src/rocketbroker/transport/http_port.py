@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from rocketbroker.common.errors import ConfigError
 from rocketbroker.common.event_log import RefusalLog
 from rocketbroker.transport.failed_connections import admitting
+from rocketbroker.transport.remoting_server import close_servers
 from rocketbroker.transport.tls_transport import FirstByte, ServerTls
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ class HttpPort:
     async def stop(self) -> None:
         """Stop listening and close all connections."""
         if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+            listener, self._listener = self._listener, None
+            await close_servers([listener])
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

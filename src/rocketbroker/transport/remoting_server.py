@@ -118,6 +118,27 @@ def bind_port(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
     return sockets
 
 
+async def close_servers(servers: Sequence[asyncio.Server]) -> None:
+    """Accept no more connections; those that were accepted a moment ago have been told to their protocols.
+
+    ``Server.close`` alone loses a connection for which asyncio has yet to make a transport: nothing would close it, and
+    its client would wait for an answer.
+    """
+    if not servers:
+        return
+    loop = asyncio.get_running_loop()
+    for server in servers:
+        for sock in server.sockets:
+            loop.remove_reader(sock)
+    try:
+        # Transports are made in the next turn of the loop, protocols get them in the one after it.
+        for _ in range(2):
+            await asyncio.sleep(0)
+    finally:
+        for server in servers:
+            server.close()
+
+
 _BACKLOG = 1024
 
 
@@ -234,7 +255,6 @@ class RemotingServer:
                 sum(each.count for key, each in figures if key.response_code == ResponseCode.GO_AWAY),
                 len(self._endpoint.connections),
             )
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        servers, self._servers = self._servers, []
+        await close_servers(servers)
         await self._endpoint.stop("the server stops")

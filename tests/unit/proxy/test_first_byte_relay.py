@@ -240,6 +240,7 @@ async def test_no_handshake_begins_in_a_stop():
         await until(lambda: found.tls.peers)
         waiting[1].write(b"\x16")
         await until(lambda: limits.waiting == 1)
+        await found.relay.stop_accepting()
         for end in found.relay._ends:
             if end.other is not None and end.handshake is not None:
                 end.handshake.end(failed=False)  # the one that waits is next

@@ -23,7 +23,7 @@ from tests.support.fakes import FakeConnection
 from tests.support.ports import LOOPBACK, free_ports
 from tests.support.running import running
 from tests.support.transports import ECHO, LATER, Handlers, frame, made_transports, split_frames
-from tests.support.waiting import until
+from tests.support.waiting import LIMIT_S, until
 
 
 def test_a_free_port_comes_with_a_second_one_below_it():
@@ -454,6 +454,20 @@ async def test_stop_ends_what_waits_and_leaves_no_task(handlers: Handlers, serve
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await Peer.open(server.port)
     await peer.close()
+
+
+@pytest.mark.parametrize("loop_turns", range(4))
+async def test_stop_closes_connections_that_were_accepted_a_moment_ago(server: RemotingServer, loop_turns: int):
+    clients = [socket.create_connection((LOOPBACK, server.port)) for _ in range(3)]
+    for _ in range(loop_turns):
+        await asyncio.sleep(0)
+    await server.stop()
+
+    assert server.connections == set()
+    for client in clients:
+        client.settimeout(LIMIT_S)
+        with client, contextlib.suppress(ConnectionResetError):  # before it was accepted
+            assert client.recv(1) == b""
 
 
 async def test_stop_does_not_wait_for_a_peer_that_does_not_read(server: RemotingServer):
