@@ -151,4 +151,4 @@ def test_a_scrape_from_another_machine_is_rejected(far_broker: tuple[OurServer, 
         assert answer.status == status
         assert text in answer.read().decode()
         connection.close()
-    assert "metrics: protectedMode: " in broker.text()
+    broker.wait_for("metrics: protectedMode: ")
