@@ -1,12 +1,14 @@
 """The checks of `bin/test`: format, lint, import contracts, types and docs on one core, tests in parallel.
 
-    bin/test [--quick | --soak] [--slowest N] [--no-docs] [--no-skips] [PYTEST_ARGUMENT]...
+    bin/test [--quick | --soak] [--slowest N] [--no-docs] [--no-skips] [--again] [PYTEST_ARGUMENT]...
 
 --quick     run all checks, but no test that starts a JVM or Spark, or is marked long
 --soak      also run the tests that take minutes each
 --slowest N list the N tests that took longest
 --no-docs   do not build the documentation
 --no-skips  count each skip as a failure, except for soak tests: for a fully equipped machine
+--again     run up to three failed tests of servers and clients once more, alone: one that passes then is named as
+            unsteady, with its first output above, and is no failure
 
 A failed check shows its output. The summary lists all skips with their reasons, then counts checks and tests. Exit
 status 0 means that nothing failed. Paths and options are passed on to pytest.
@@ -30,6 +32,9 @@ CHECK_LIMIT = 900  # seconds per check
 TESTS_LIMIT = 3600  # seconds after which no further test is started
 MEMORY = Path("/dev/shm")
 MEMORY_WANTED = 4 << 30  # bytes; the tests of --quick use some 200 MB at a time
+# Tests with processes of their own, whose timing depends on what else runs.
+WITH_PROCESSES = ("tests.integration.", "tests.interop.")
+MOST_AGAIN = 3  # more than this is no bad luck
 SOAK = "soak: "  # prefix of skip reasons that do not depend on the machine
 
 CHECKS: dict[str, list[str]] = {
@@ -46,6 +51,7 @@ class Outcome:
     passed: int = 0
     failures: list[str] = field(default_factory=list)
     skips: Counter[str] = field(default_factory=Counter)
+    unsteady: list[str] = field(default_factory=list)
 
 
 def run_check(name: str, command: list[str], scratch: Path, outcome: Outcome) -> None:
@@ -124,6 +130,21 @@ def read_report(report: Path, status: int) -> Outcome:
     return outcome
 
 
+def run_again(tests: Outcome, report: Path) -> None:
+    """Run failed tests once more, alone, if they are few and have processes; those that pass become unsteady ones."""
+    failed = tests.failures
+    if not 0 < len(failed) <= MOST_AGAIN or not all(name.startswith(WITH_PROCESSES) for name in failed):
+        return
+    print(f"\n{len(failed)} failed; once more, alone:", flush=True)
+    paths = [f"{module.replace('.', '/')}.py::{name}" for module, name in (each.split("::", 1) for each in failed)]
+    command = [PYTHON, "-m", "pytest", "-q", f"--junit-xml={report}", f"--session-timeout={CHECK_LIMIT}", *paths]
+    again = read_report(report, subprocess.run(command, check=False).returncode)
+    if again.passed + len(again.failures) == len(failed) and set(again.failures) <= set(failed):
+        tests.failures = again.failures
+        tests.unsteady = [name for name in failed if name not in again.failures]
+        tests.passed += again.passed
+
+
 def slowest(report: Path, count: int) -> list[str]:
     """Return a line for each of the slowest tests; the seconds include fixtures."""
     cases = sorted(read_cases(report), key=lambda case: -float(case.get("time", 0)))
@@ -140,6 +161,8 @@ def summarise(checks: Outcome, tests: Outcome) -> int:
     print()
     for name in failures:
         print(f"FAILED {name}")
+    for name in tests.unsteady:
+        print(f"UNSTEADY {name}: it failed among the others and passed alone")
     for reason, count in sorted(skips.items()):
         print(f"skipped {count}: {reason}")
     if not skips:
@@ -166,7 +189,8 @@ def main(arguments: list[str]) -> int:
         del checks["docs (sphinx -W)"]
         outcome.skips["docs: --no-docs was given"] += 1
     no_skips = "--no-skips" in arguments
-    arguments = [word for word in arguments if word != "--no-skips"]
+    again = "--again" in arguments
+    arguments = [word for word in arguments if word not in {"--no-skips", "--again"}]
     shown = 0
     if "--slowest" in arguments:
         at = arguments.index("--slowest")
@@ -179,6 +203,8 @@ def main(arguments: list[str]) -> int:
         status = run_tests(arguments, scratch / "tests.xml")
         static.join()
         tests = read_report(scratch / "tests.xml", status)
+        if again:
+            run_again(tests, scratch / "again.xml")
         for line in slowest(scratch / "tests.xml", shown):
             print(line)
         if no_skips:

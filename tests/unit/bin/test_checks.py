@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,56 @@ def test_one_failure_makes_the_status_one(checks: ModuleType, capsys: pytest.Cap
         "nothing was skipped",
         "1 passed, 1 failed, 0 skipped",
     ]
+
+
+UNSTEADY = """\
+def test_late():
+    pass
+
+def test_wrong():
+    assert False
+"""
+
+
+def failing(checks: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Any:
+    """Return the outcome of a run in which tests of a file failed; they can be run again."""
+    (folder / "tests" / "interop").mkdir(parents=True)
+    (folder / "tests" / "interop" / "test_x.py").write_text(UNSTEADY)
+    monkeypatch.chdir(folder)
+    return checks.Outcome(passed=1, failures=[f"tests.interop.test_x::{name}" for name in names])
+
+
+def test_a_test_that_passes_alone_is_named_and_no_failure(
+    checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    tests = failing(checks, tmp_path, monkeypatch, "test_late", "test_wrong")
+    checks.run_again(tests, tmp_path / "again.xml")
+
+    assert (tests.passed, tests.failures) == (2, ["tests.interop.test_x::test_wrong"])
+    assert checks.summarise(checks.Outcome(), tests) == 1
+    line = "UNSTEADY tests.interop.test_x::test_late: it failed among the others and passed alone"
+    assert line in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (["test_late"], ["tests.unit.test_x::test_late"]),
+        (["test_late"], ["pytest ended with exit status 3"]),
+        (["test_late"] * 4, []),
+        (["test_unknown"], []),
+    ],
+    ids=["a unit test", "no test", "too many", "unknown"],
+)
+def test_other_failures_remain(
+    checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], more: list[str]
+):
+    tests = failing(checks, tmp_path, monkeypatch, *names)
+    tests.failures += more
+    before = list(tests.failures)
+    checks.run_again(tests, tmp_path / "again.xml")
+
+    assert (tests.passed, tests.failures, tests.unsteady) == (1, before, [])
 
 
 def test_a_check_that_fails_shows_its_output(checks: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
