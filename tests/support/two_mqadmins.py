@@ -69,8 +69,8 @@ def json_value(text: str) -> Any:
 def table(*volatile: str) -> Callable[[str], tuple[list[str], list[list[str]]]]:
     """Return a reader of a table: its titles, and its rows in any order without the named columns and empty cells.
 
-    The table ends at an empty line; lines of dashes are left out. Blanks separate the cells, so name every column that
-    follows one with empty cells.
+    The table ends at an empty line; lines of dashes are left out. Blanks separate cells, except behind a comma. Name
+    every column that follows one with empty cells.
     """
 
     def read(text: str) -> tuple[list[str], list[list[str]]]:
@@ -78,7 +78,9 @@ def table(*volatile: str) -> Callable[[str], tuple[list[str], list[list[str]]]]:
         titles = [title.strip() for title in head.split("#")[1:]]
         left_out = {titles.index(title) for title in volatile}
         cells = [
-            [cell for at, cell in enumerate(line.split()) if at not in left_out] for line in body if set(line) != {"-"}
+            [cell for at, cell in enumerate(line.replace(", ", ",").split()) if at not in left_out]
+            for line in body
+            if set(line) != {"-"}
         ]
         return titles, sorted(cells)
 
