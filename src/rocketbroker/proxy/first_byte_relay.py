@@ -112,8 +112,8 @@ class FirstByteRelay:
                 listen(sock, _BACKLOG)
                 self._servers.append(await loop.create_server(new_connection, sock=sock, backlog=_BACKLOG))
         except BaseException:
-            close_sockets(sockets)
             await self.stop_accepting()
+            close_sockets(sockets)
             raise
 
     async def stop_accepting(self) -> None:

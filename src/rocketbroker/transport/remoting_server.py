@@ -119,7 +119,7 @@ def bind_port(host: str, port: int, *, exclusive: bool) -> list[socket.socket]:
 
 
 async def close_servers(servers: Sequence[asyncio.Server]) -> None:
-    """Accept no more connections; those that were accepted a moment ago have been told to their protocols.
+    """Stop accepting, and close the ports once every accepted connection has reached its protocol.
 
     ``Server.close`` alone loses a connection for which asyncio has yet to make a transport: nothing would close it, and
     its client would wait for an answer.
@@ -127,16 +127,18 @@ async def close_servers(servers: Sequence[asyncio.Server]) -> None:
     if not servers:
         return
     loop = asyncio.get_running_loop()
-    for server in servers:
-        for sock in server.sockets:
-            loop.remove_reader(sock)
     try:
-        # Transports are made in the next turn of the loop, protocols get them in the one after it.
+        for server in servers:
+            for sock in server.sockets:
+                loop.remove_reader(sock)  # asyncio accepts no more; uvloop does until the port is closed
+        # asyncio makes transports in the next turn of the loop, and tells protocols in the one after it.
         for _ in range(2):
             await asyncio.sleep(0)
     finally:
         for server in servers:
             server.close()
+    # uvloop tells protocols about the last connections in this turn.
+    await asyncio.sleep(0)
 
 
 _BACKLOG = 1024
