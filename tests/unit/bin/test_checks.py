@@ -89,7 +89,13 @@ def test_one_failure_makes_the_status_one(checks: ModuleType, capsys: pytest.Cap
 
 
 UNSTEADY = """\
+import pytest
+
 def test_late():
+    pass
+
+@pytest.mark.proves("a section", "a promise")
+def test_promise():
     pass
 
 def test_wrong():
@@ -124,8 +130,9 @@ def test_a_test_that_passes_alone_is_named_and_no_failure(
         (["test_late"], ["pytest ended with exit status 3"]),
         (["test_late"] * 4, []),
         (["test_unknown"], []),
+        (["test_promise"], []),
     ],
-    ids=["a unit test", "no test", "too many", "unknown"],
+    ids=["a unit test", "no test", "too many", "unknown", "a promise"],
 )
 def test_other_failures_remain(
     checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], more: list[str]
