@@ -78,7 +78,7 @@ def table(*volatile: str) -> Callable[[str], tuple[list[str], list[list[str]]]]:
         titles = [title.strip() for title in head.split("#")[1:]]
         left_out = {titles.index(title) for title in volatile}
         cells = [
-            [cell for at, cell in enumerate(line.replace(", ", ",").split()) if at not in left_out]
+            [cell for at, cell in enumerate(re.split(r"(?<!,)\s+", line)) if at not in left_out]
             for line in body
             if set(line) != {"-"}
         ]
