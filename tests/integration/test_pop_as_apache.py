@@ -14,6 +14,8 @@ from rocketbroker.codec.remoting.remoting_command import Command
 from tests.support.our_servers import OurServers
 from tests.support.pop_script import GROUP, SETTINGS, PopExchange, PopScript, fields_of, golden_exchanges, handle_of
 
+pytestmark = pytest.mark.long
+
 # What RocketMQ says where it says nothing.
 SILENT = {None, "", "not set any response code"}
 # Ours say why, where RocketMQ repeats the status of the read that found nothing.

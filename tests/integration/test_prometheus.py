@@ -11,6 +11,8 @@ from tests.support.prometheus import check_rules, require_prometheus
 from tests.support.waiting import wait_until
 from tests.support.watched_cluster import DISK_SIZE, QUICK, WatchedCluster, printed, queries
 
+pytestmark = pytest.mark.long
+
 LIMIT_S = 120
 # A count that began again, a first dead letter, an old count of a server that is new to Prometheus, and one lag that a
 # master and its slave report.
@@ -107,7 +109,6 @@ def test_rules_tell_news_from_old_counts_and_masters_from_slaves(tmp_path: Path)
     assert "SUCCESS" in check_rules(tmp_path / "tests.yml", "test")
 
 
-@pytest.mark.long
 def test_what_is_lost_is_missed_for_a_week(tmp_path: Path):
     require_prometheus()
     check_what_is_lost(tmp_path, (), {1: [], 3: ["lost", "n", "gone"], 168: ["lost", "n", "gone"], 200: []})
@@ -119,7 +120,6 @@ def test_expected_numbers_are_missed_for_ever(tmp_path: Path):
     check_what_is_lost(tmp_path, options, {1: ["alone"], 25: ["lost", "alone", "gone"], 200: ["lost", "alone"]})
 
 
-@pytest.mark.long
 def test_each_query_of_the_board_has_samples(cluster: WatchedCluster):
     asked = queries()
     empty = set(asked)

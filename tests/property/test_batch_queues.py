@@ -22,6 +22,7 @@ from tests.support.fakes import FakeClock
 from tests.support.stores import batch, crash_copy, fetch, inner_batch, make_store, message, pulled, store_config
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.proves("When the store is opened", "3. queues of batches"),
 ]
 
