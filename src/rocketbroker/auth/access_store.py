@@ -463,6 +463,8 @@ class AccessStore:
                     "%s cannot be written: %s; changes are rejected", self.path, cause, exc_info=unforeseen
                 )
             self._is_unsure = True
+            if state is self._published:
+                return  # no change has failed: those made meanwhile are written next
             # States made meanwhile contain the change that failed.
             self._newest = self._published
             for waiting in (self._writing, self._pending):

@@ -1,6 +1,7 @@
 """Table of users and policies: changes, answers only after the disk, failures, crashes, copies."""
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -22,7 +23,7 @@ from rocketbroker.codec.remoting.bodies.remoting_serializable import DataVersion
 from rocketbroker.common.errors import CodecError, ConfigError
 from tests.support.fakes import FakeClock
 from tests.support.recording_file_system import Disk, Loss, RecordingFileSystem
-from tests.support.waiting import until
+from tests.support.waiting import LIMIT_S, turns, until
 
 SEAL = SecretSeal(bytes(range(32)))
 OTHER_SEAL = SecretSeal(bytes(32))
@@ -316,6 +317,30 @@ async def test_a_failed_write_that_reached_the_disk_is_taken_back(
         await store.delete_user("joe")
     assert names(store.rules) == ["joe"]
     await until(lambda: names(loaded(store.path).rules) == ["joe"])
+
+
+async def test_a_change_is_written_though_an_earlier_state_could_not_be_written_again(
+    store: AccessStore, disk: RecordingFileSystem
+):
+    await store.create_user(UserInfo("joe", "geheim"))
+    writes, begun, go_on = itertools.count(), threading.Event(), threading.Event()
+
+    def fault(operation: str, _path: Path) -> None:
+        if operation == "rename" and (number := next(writes)) < 2:
+            if number == 1:  # the state without the change that failed
+                begun.set()
+                go_on.wait(LIMIT_S)
+            raise OSError(28, "No space left on device")
+
+    disk.fault = fault
+    with pytest.raises(AuthError, match="nothing was changed"):
+        await store.create_user(UserInfo("bad", "x"))
+    await until(begun.is_set)
+    change = asyncio.ensure_future(store.create_user(UserInfo("bob", "x")))
+    await turns(1)
+    go_on.set()
+    await change
+    assert names(store.rules) == names(loaded(store.path).rules) == ["bob", "joe"]
 
 
 async def test_a_change_that_finds_its_work_done_waits_for_the_write(store: AccessStore, disk: RecordingFileSystem):
