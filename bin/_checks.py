@@ -7,8 +7,8 @@
 --slowest N list the N tests that took longest
 --no-docs   do not build the documentation
 --no-skips  count each skip as a failure, except for soak tests: for a fully equipped machine
---again     run up to three failed tests of servers and clients once more, alone, unless they prove a promise: one that
-            passes then is named as unsteady, with its first output above, and is no failure
+--again     run up to three failed unit, integration and interop tests once more, alone, unless they prove a promise:
+            one that passes then is named as unsteady, with its first output above, and is no failure
 
 A failed check shows its output. The summary lists all skips with their reasons, then counts checks and tests. Exit
 status 0 means that nothing failed. Paths and options are passed on to pytest.
@@ -32,8 +32,8 @@ CHECK_LIMIT = 900  # seconds per check
 TESTS_LIMIT = 3600  # seconds after which no further test is started
 MEMORY = Path("/dev/shm")
 MEMORY_WANTED = 4 << 30  # bytes; the tests of --quick use some 200 MB at a time
-# Tests with processes of their own, whose timing depends on what else runs.
-WITH_PROCESSES = ("tests.integration.", "tests.interop.")
+# Tests with processes or threads of their own, whose timing depends on what else runs.
+TIMED = ("tests.unit.", "tests.integration.", "tests.interop.")
 MOST_AGAIN = 3  # more are no coincidence
 SOME_FAILED = 1  # exit status of pytest; any other one means that the run was cut short
 SOAK = "soak: "  # prefix of skip reasons that do not depend on the machine
@@ -132,12 +132,12 @@ def read_report(report: Path, status: int) -> Outcome:
 
 
 def run_again(tests: Outcome, report: Path) -> None:
-    """Run failed tests once more, alone, if they are few and have processes; those that pass become unsteady ones.
+    """Run failed tests once more, alone, if they are few and may be late; those that pass become unsteady ones.
 
     A promise has no second try: a message that is lost once in twenty runs is the fault that its test looks for.
     """
     failed = tests.failures
-    if not 0 < len(failed) <= MOST_AGAIN or not all(name.startswith(WITH_PROCESSES) for name in failed):
+    if not 0 < len(failed) <= MOST_AGAIN or not all(name.startswith(TIMED) for name in failed):
         return
     print(f"\n{len(failed)} failed; once more, alone:", flush=True)
     paths = [f"{module.replace('.', '/')}.py::{name}" for module, name in (each.split("::", 1) for each in failed)]

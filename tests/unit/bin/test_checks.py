@@ -126,13 +126,13 @@ def test_a_test_that_passes_alone_is_named_and_no_failure(
 @pytest.mark.parametrize(
     ("names", "more"),
     [
-        (["test_late"], ["tests.unit.test_x::test_late"]),
+        (["test_late"], ["tests.property.test_x::test_late"]),
         (["test_late"], ["pytest ended with exit status 3"]),
         (["test_late"] * 4, []),
         (["test_unknown"], []),
         (["test_promise"], []),
     ],
-    ids=["a unit test", "no test", "too many", "unknown", "a promise"],
+    ids=["a property", "no test", "too many", "unknown", "a promise"],
 )
 def test_other_failures_remain(
     checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], more: list[str]
