@@ -1,10 +1,13 @@
 """Debts of addresses: leaky buckets in a table of bounded size.
 
-Each failure of an address adds one to its debt, and time takes some away. Who asks decides what a debt means: a late
-answer (``auth.failed_attempts``), or fewer new connections (``transport.failed_connections``).
+Each event of an address adds one to its debt, and time takes some away. Events and what a debt means differ:
 
-Memory is bounded: beyond ``MAX_ADDRESSES`` the address that failed longest ago is forgotten. So strangers with many
-addresses hide no other one that still fails: it comes last again with each failure.
+- ``auth.failed_attempts``: a wrong signature; its answer is late.
+- ``transport.failed_connections``: a failed connection; fewer new ones are served.
+- ``transport.handshake_limits``: a handshake of a failing address; the next one waits.
+
+Memory is bounded: beyond ``MAX_ADDRESSES`` the address whose last event is oldest is forgotten. So strangers with many
+addresses hide no other one that goes on: it comes last again with each event.
 """
 
 from collections import OrderedDict
@@ -19,13 +22,13 @@ class AddressDebts:
 
     Args:
         leak: what a second takes away.
-        most: the largest debt, so that an address that stops failing is rid of it within a known time.
+        most: the largest debt, so that an address that stops is rid of it within a known time.
     """
 
     def __init__(self, leak: float, most: float) -> None:
         self._leak = leak
         self._most = most
-        # Debt and the time it was counted at, the latest failure last.
+        # Debt and the time it was counted at, the latest event last.
         self._debts: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
