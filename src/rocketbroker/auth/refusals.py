@@ -11,6 +11,7 @@ from rocketbroker.auth.audit_log import AuditLog, Source
 from rocketbroker.auth.errors import AuthenticationError, RefusalError
 from rocketbroker.auth.failed_attempts import FailedAttempts
 from rocketbroker.auth.late_refusals import LateRefusals
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.common.clock import Clock
 from rocketbroker.common.event_log import RefusalLog
@@ -79,8 +80,3 @@ def _shown(request: int | str) -> str:
         return f"{RequestCode(request).name} ({request})"
     except ValueError:
         return f"request code {request}"
-
-
-def host_of(address: str) -> str:
-    """Return the IP address of ``ip:port``."""
-    return address.rpartition(":")[0].strip("[]")

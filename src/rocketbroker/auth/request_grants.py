@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.grants import Grant, Members
-from rocketbroker.auth.refusals import Refusals, host_of
+from rocketbroker.auth.refusals import Refusals
 from rocketbroker.auth.request_rights import RequestRights, member_rights
 from rocketbroker.auth.requester import Requester
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.remoting.bodies.client import ConsumerData, HeartbeatData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.response_code import ResponseCode

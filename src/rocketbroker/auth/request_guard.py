@@ -18,12 +18,13 @@ from rocketbroker.auth.authentication import Authenticator
 from rocketbroker.auth.authorization import AccessRules, Right
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError, RefusalError
 from rocketbroker.auth.grants import Grant
-from rocketbroker.auth.refusals import Refusals, host_of
+from rocketbroker.auth.refusals import Refusals
 from rocketbroker.auth.request_grants import CheckedRequest, RequestGrants
 from rocketbroker.auth.request_rights import ASKS, DEPENDS_ON, RequestRights
 from rocketbroker.auth.signed_runs import SignedRuns, Signer
 from rocketbroker.auth.users import User
 from rocketbroker.codec.java_types import ReadableBuffer
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.remoting.bodies.remoting_serializable import RemotingSerializable
 from rocketbroker.codec.remoting.bound_signature import BOUND_SIGNATURE, NONCE_CODE, Binding, NonceResponseHeader
 from rocketbroker.codec.remoting.frame import HeaderFieldError, with_typed_header

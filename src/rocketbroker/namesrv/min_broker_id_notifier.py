@@ -9,6 +9,7 @@ import ipaddress
 import logging
 from collections.abc import Callable, Mapping
 
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.remoting.bodies.route import BrokerData
 from rocketbroker.codec.remoting.handler import Connection
 from rocketbroker.codec.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
@@ -114,7 +115,7 @@ class MinBrokerIdSender:
 def is_own_host(address: str, connection: Connection) -> bool:
     """Return true if an address is on the host of a connection; false for an address with a host name."""
     try:
-        host = ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
+        host = ipaddress.ip_address(host_of(address))
     except ValueError:
         return False
     return host.packed == connection.remote_host[:-_PORT_BYTES]

@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from rocketbroker.auth.authorization import Right
 from rocketbroker.auth.errors import AuthenticationError, RefusalError
 from rocketbroker.auth.policies import Action, Resource
-from rocketbroker.auth.refusals import host_of
 from rocketbroker.auth.request_guard import RequestGuard
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.message.topic_validator import RETRY_GROUP_TOPIC_PREFIX
 from rocketbroker.codec.remoting.response_code import ResponseCode
 from rocketbroker.common.errors import BrokerResponseError

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
+from rocketbroker.codec.message.message_id import host_of
 from rocketbroker.codec.remoting.handler import Audience, Connection, Route
 from rocketbroker.codec.remoting.remoting_command import Command
 from rocketbroker.common.event_log import RefusalLog
@@ -44,7 +45,7 @@ def _source(address: str) -> tuple[str, bool]:
 
     IPv6 addresses count by network, since one host may use all addresses of its network.
     """
-    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    host = host_of(address).partition("%")[0]
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rocketbroker.auth.errors import AuthenticationError, AuthorizationError
-from rocketbroker.auth.refusals import Refusals, host_of
+from rocketbroker.auth.refusals import Refusals
 from tests.support.fakes import FakeClock
 
 
@@ -75,10 +75,3 @@ def test_each_kind_is_in_the_audit_log():
         (("joe", "10.0.0.1:5"), "Telemetry", "disabled"),
         ((None, "10.0.0.3:5"), "HA handshake", "no proof"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("address", "host"), [("127.0.0.1:1", "127.0.0.1"), ("[::1]:99", "::1"), ("[fe80::1%eth0]:9", "fe80::1%eth0")]
-)
-def test_the_host_of_an_address(address: str, host: str):
-    assert host_of(address) == host

@@ -86,6 +86,11 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def host_of(address: str) -> str:
+    """Return the host of ``host:port``, without the brackets of an IPv6 address."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 def host_text(host: bytes) -> str:
     """Return ``ip:port`` of a host field, ``[ip]:port`` for IPv6."""
     return join_address(*decode_host(host))

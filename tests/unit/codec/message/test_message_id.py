@@ -168,3 +168,10 @@ def test_characters_of_their_own_and_no_padding():
 def test_a_system_topic_is_not_a_user_topic(text):
     with pytest.raises(CodecError, match="recall handle is invalid"):
         decode_recall_handle(text)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"), [("127.0.0.1:1", "127.0.0.1"), ("[::1]:99", "::1"), ("[fe80::1%eth0]:9", "fe80::1%eth0")]
+)
+def test_the_host_of_an_address(address: str, host: str):
+    assert ids.host_of(address) == host
