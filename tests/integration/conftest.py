@@ -1,12 +1,14 @@
 """Stores and Spark sessions for tests of jobs; our servers as processes."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rocketbroker.auth import failed_attempts
+from rocketbroker.client import AdminClient
+from rocketbroker.testing import RocketMQServer
 from tests.support import golden_store
 from tests.support.our_servers import BOOT_LIMIT, BOOTED, OurServer, OurServers
 from tests.support.shared_session import SharedSession
@@ -41,6 +43,20 @@ def servers(tmp_path: Path) -> Iterator[OurServers]:
     started = OurServers(tmp_path)
     yield started
     started.close()
+
+
+@pytest.fixture
+async def mq() -> AsyncIterator[RocketMQServer]:
+    """A name server and a broker in this process."""
+    async with RocketMQServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def admin(mq: RocketMQServer) -> AsyncIterator[AdminClient]:
+    """An AdminClient of ``mq``."""
+    async with AdminClient(mq.namesrv_addr) as client:
+        yield client
 
 
 @pytest.fixture

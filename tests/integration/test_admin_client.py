@@ -1,7 +1,6 @@
 """Each call of the admin client that no other test makes, against a running broker."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,18 +15,6 @@ from rocketbroker.codec.remoting.bodies.pop import MessageRequestMode
 from rocketbroker.codec.remoting.bodies.topic_config import SubscriptionGroupConfig, TopicConfig
 from rocketbroker.testing import RocketMQServer
 from tests.support.waiting import LIMIT_S
-
-
-@pytest.fixture
-async def mq() -> AsyncIterator[RocketMQServer]:
-    async with RocketMQServer() as mq:
-        yield mq
-
-
-@pytest.fixture
-async def admin(mq: RocketMQServer) -> AsyncIterator[AdminClient]:
-    async with AdminClient(mq.namesrv_addr) as admin:
-        yield admin
 
 
 async def test_name_servers_are_administered(mq: RocketMQServer, admin: AdminClient):

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -16,18 +15,6 @@ from tests.support.admin_schemas import checked
 from tests.support.waiting import until
 
 TOPIC, TASKS = "Load", 4
-
-
-@pytest.fixture
-async def mq() -> AsyncIterator[RocketMQServer]:
-    async with RocketMQServer() as mq:
-        yield mq
-
-
-@pytest.fixture
-async def admin(mq: RocketMQServer) -> AsyncIterator[AdminClient]:
-    async with AdminClient(mq.namesrv_addr) as admin:
-        yield admin
 
 
 async def test_every_load_counts_its_messages_and_leaves_nothing_behind(admin: AdminClient):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,12 +17,6 @@ from rocketbroker.codec.message.message_ext import MessageExt
 from rocketbroker.codec.message.trace_data import SubAfterTrace
 from rocketbroker.common.clock import SystemClock
 from rocketbroker.testing import RocketMQServer
-
-
-@pytest.fixture
-async def mq() -> AsyncIterator[RocketMQServer]:
-    async with RocketMQServer() as mq:
-        yield mq
 
 
 def traces(mq: RocketMQServer) -> list[list[str]]:

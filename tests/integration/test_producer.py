@@ -22,12 +22,6 @@ from tests.support.producer_scenario import check_delay, run_producer_scenario
 
 
 @pytest.fixture
-async def mq() -> AsyncIterator[RocketMQServer]:
-    async with RocketMQServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def producer(mq: RocketMQServer) -> AsyncIterator[Producer]:
     async with Producer("shop", mq.namesrv_addr, clock=mq.clock) as producer:
         yield producer

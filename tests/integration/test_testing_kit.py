@@ -4,7 +4,6 @@ import asyncio
 import gc
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from rocketbroker.codec.remoting.request_code import RequestCode
 from rocketbroker.testing import RocketMQServer
 from rocketbroker.transport.remoting_client import RemotingClient
 from tests.support.leaks import grown, held
-
-
-@pytest.fixture
-async def mq() -> AsyncIterator[RocketMQServer]:
-    async with RocketMQServer() as server:
-        yield server
 
 
 async def test_the_example_of_a_new_group_and_a_new_topic():
